@@ -138,12 +138,12 @@ def table(folder=None):
     caption = (
         f"The best of {first.candidates:,} candidates for each of {first.contexts:,} contexts, by the dot product of "
         f"vectors of {first.width} numbers: {same}. The processor has {'' if about['bfloat16_units'] else 'no '}"
-        "units for bfloat16, by which ours leaves out what cannot be the best; all that is left is compared in "
+        "bfloat16 units, with which ours rules out candidates that cannot be the best; it compares the rest in "
         "float32. Alike: each vector has a cosine of 0.9 with one direction. "
-        f"One core ({about['device']}), each contender a process of its own, "
-        f"medians of {first.n} rounds in seconds of the processor; ratio: the median over rounds. Memory: the most "
-        "above what the process had with its vectors; faiss keeps a copy of the candidates, whose making is "
-        f"`building` and is not part of its time. faiss-cpu {about['faiss']}, torch {about['libraries']['torch']}."
+        f"One core ({about['device']}), each contender in its own process, "
+        f"medians of {first.n} rounds in seconds of CPU time; ratio: the median over rounds. Memory: the peak "
+        "above what the process used with its vectors loaded; faiss keeps a copy of the candidates. Making it takes "
+        f"the time in `building`, which is not counted. faiss-cpu {about['faiss']}, torch {about['libraries']['torch']}."
     )
     columns = {
         "contender": rows.index,

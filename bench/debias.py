@@ -176,7 +176,7 @@ def table(folder=None):
         "One training step (forward, loss, backward, AdamW) on the same batches of "
         f"{about['batch_size']} phrases; ratio: median over {rows.n.max()} batches (loops: {rows.n.min()}) of the time "
         "relative to plain language modelling on the same batch, with the 10th and 90th percentile. Batches are padded "
-        "where nothing else is said; packed: all phrases in one line, as `debias` trains. Losses of loops and of "
+        "unless the row says otherwise; packed: all phrases in one line, as `debias` trains. Losses of loops and of "
         f"packed batches equal those of padded ones to {rows.largest_difference.max():.1e} (relative). "
         f"{about['model']['name']}, float32, {about['device']}, {rows.threads.iloc[0]} threads, "
         f"torch {about['libraries']['torch']}."

@@ -214,8 +214,8 @@ def table(folder=None):
     same = "the same hits" if rows.same_as_loop.all() else "OTHER HITS"
     versions = ", ".join(f"{k} {v}" for k, v in about["scanning"].items())
     caption = (
-        f"{about['corpus']['name']}; one line in {round(1 / HITS)} with a query. One core, medians of rounds, each "
-        "contender a process of its own; patterns are compiled in its time, libraries are loaded before. "
+        f"Corpus: {about['corpus']['name']}; one line in {round(1 / HITS)} contains a query. One core, medians of "
+        "rounds, each contender in its own process. Times include compiling patterns but not loading libraries. "
         f"One bias type: {rows.share_of_zstd[ONE]:.2f} of the speed of `zstd -dc FILE > /dev/null`, {faster:.1f} times "
         f"that of json with a compiled regular expression, with {same}. "
         f"Five bias types in one pass take {rows.of_one_type[FIVE]:.2f} times as long as one. Memory above the "

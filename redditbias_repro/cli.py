@@ -794,8 +794,8 @@ def _rank(args) -> None:
     for p in papers:
         if len(parts := asking_parts(args.measure, paper=p)):
             print(to_markdown(parts, args.about["parts"]))
-    if left := measured.loc[measured["method"].ne("baseline"), "model"].nunique():
-        print(f"Note: debiased models ({left} bases) are left out: `redditbias compare` compares two models.")
+    if measured["method"].ne("baseline").any():
+        print("Note: debiased models are left out: `redditbias compare` compares one with its base.")
     import pandas as pd
 
     _write_out(args, pd.concat([t.assign(paper=p) for p, t in tables]), [])

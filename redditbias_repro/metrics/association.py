@@ -145,7 +145,8 @@ def _relative(xs, labels, controls, of_control, seed, resamples=2000):
     v = pigeonhole_weights(_clusters(of_control), resamples, seed + 1)
     some = w.any(1) & v.any(1)
     one = [x.mean() / c.std(axis=0, ddof=1).mean() for x, c in zip(xs, controls)]
-    drawn = [_drawn(x, w[some])[0] / _deviation(c, v[some]) for x, c in zip(xs, controls)]
+    with np.errstate(divide="ignore"):  # few sentences: a resample may hold one of the control, which does not deviate
+        drawn = [_drawn(x, w[some])[0] / _deviation(c, v[some]) for x, c in zip(xs, controls)]
     if len(xs) == 2:
         one, drawn = [*one, abs(one[1]) - abs(one[0])], [*drawn, np.abs(drawn[1]) - np.abs(drawn[0])]
     low, high = np.quantile(np.stack(drawn), [0.025, 0.975], axis=1)

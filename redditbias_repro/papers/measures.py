@@ -300,14 +300,16 @@ def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
     "Bias types that have sentences with an attribute pair, and notes on the others"
     own, corpus = str(which["corpus"]) not in corpora(), which["corpus"]
     every = own_bias_types(corpus) if own else types_of(corpus if corpus in released_papers() else DEFAULT_PAPER, None)
-    found, without = [], []
+    found, without = [], {}
     for b in dict.fromkeys(which["bias_types"] or every):
         try:
             load_contrasts(b, which["split"], corpus)
             found.append(b)
         except NoContrasts as e:
-            without.append(f"association is not measured: {e}")
-    return found, tuple(without)
+            first, others = without.setdefault(str(e).removeprefix(f"{b} "), (e, []))
+            others += [str(b)] if e is not first else []
+    said = {f"association is not measured: {e}": others for e, others in without.values()}
+    return found, tuple(note + f" (also: {', '.join(more)})" * bool(more) for note, more in said.items())
 
 
 def _left_out(records: list[dict]) -> tuple[str, ...]:
