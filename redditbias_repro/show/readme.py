@@ -222,8 +222,8 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     ]  # fmt: skip
     if not rows:
         return ""
-    types, seeds = (_range(table[c]) for c in ("bias_types", "seeds"))
-    seeds = "one training each" if seeds == "1" else f"up to {seeds} training seeds per type"
+    types, most = _range(table["bias_types"]), int(table["seeds"].max())
+    seeds = "one training each" if most == 1 else f"up to {most} training seeds per type"
     return _of_models(pd.DataFrame(rows), _caption("methods", types=types, seeds=seeds))
 
 
