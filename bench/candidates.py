@@ -143,7 +143,8 @@ def table(folder=None):
         f"One core ({about['device']}), each contender in its own process, "
         f"medians of {first.n} rounds in seconds of CPU time; ratio: the median over rounds. Memory: the peak "
         "above what the process used with its vectors loaded; faiss keeps a copy of the candidates. Making it takes "
-        f"the time in `building`, which is not counted. faiss-cpu {about['faiss']}, torch {about['libraries']['torch']}."
+        f"the time in `building`, which is not counted. faiss-cpu {about['faiss']}, "
+        f"torch {about['libraries']['torch']}."
     )
     columns = {
         "contender": rows.index,
