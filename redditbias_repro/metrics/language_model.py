@@ -405,7 +405,7 @@ def measure_lmb(
     pairs = {k: drawn(p, r.limit, seed) for k, p in pairs_to_measure(bias_types, corpus, split, r.swap).items()}
     for (paper, name, of), p in pairs.items():
         if len(p) < 2:
-            said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} {of} pairs, and a test needs two"
+            said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} pairs, and a test needs two"
             raise ValueError(f"{said}: give it more terms, or choose another split")
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
