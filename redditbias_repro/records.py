@@ -621,7 +621,7 @@ def read_json(path: Path) -> dict:
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds {type(found).__name__}, not a record: remove it")
+        raise ValueError(f"{path} holds {type(found).__name__}, not an object of JSON: remove it, or make it again")
     return found
 
 

@@ -23,7 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..records import check_known, nearest, plugin_file, plugins, repo_root, resource, write_atomic
+from redditbias_repro.records import (
+    check_known,
+    nearest,
+    plugin_file,
+    plugins,
+    read_text,
+    repo_root,
+    resource,
+    write_atomic,
+)
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -37,7 +46,8 @@ def _read_registry(path: str) -> dict[str, dict]:
     source = Path(path) if path else files("redditbias_repro") / "resources" / "sources.tsv"
     if not source.is_file():
         raise FileNotFoundError(f"REDDITBIAS_SOURCES={path}: no such file; without it, the package's own list is read")
-    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines(), delimiter="\t")
+    rows = csv.DictReader(read_text(source).splitlines(), delimiter="\t")
+    check_columns(source, rows.fieldnames or (), ("repository", "commit", "path", "git_blob_sha1", "bytes"))
     return {f"{r['repository']}/{r['path']}": r for r in rows}
 
 

@@ -553,7 +553,8 @@ def measure_lmp(
     if held_out is not None:
         corpus = {**corpus, "files": {**corpus["files"], **held_out.attrs["corpus"]["files"]}}
     elif len(every) < 2:
-        raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
+        said = f"{references} has {len(every)} references: expected two or more"
+        raise ValueError(f"{said}, as a temperature is fitted on others than are tested")
     opened = open_model(model, device, dtype)
     special = {"special_tokens": True} if add_special_tokens else {}
     options = {"on_short": "nan", "on_long": "truncate", **{f"add_{k}": v for k, v in special.items()}}

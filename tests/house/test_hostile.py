@@ -127,11 +127,14 @@ def test_an_edited_account_of_a_training(content, debiased, tmp_path, capsys):
     (tmp_path / "edited" / "debias.json").write_text(content)
     assert "debias.json" in says(capsys, "card", "edited")
     kept = json.loads((debiased / "debias.json").read_text())
-    kept["settings"]["bias_type"] = 3
-    (tmp_path / "edited" / "debias.json").write_text(json.dumps(kept))
-    assert "debias.json: the entry `debiased` of its configuration was not written by `debias`" in says(
-        capsys, "card", "edited"
-    )
+    for key, value, said in (
+        ("bias_type", "3", "the entry `debiased` of its configuration was not written by `debias`"),
+        ("base", 3, "names no base"),
+        ("corpus", 3, "names no corpus"),
+    ):
+        settings = {**kept["settings"], key: value}
+        (tmp_path / "edited" / "debias.json").write_text(json.dumps({**kept, "settings": settings}))
+        assert said in says(capsys, "card", "edited")
 
 
 def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
@@ -141,6 +144,22 @@ def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
     (tmp_path / "ad" / "adapter_config.json").write_text(json.dumps(told))
     command = ["measure", "--model", "ad", "--bias-type", "race", "--corpus", "queries"]
     assert "names an adapter and holds none" in says(capsys, *command)
+
+
+@pytest.mark.parametrize(
+    "told, said",
+    [
+        ([], "holds list, not an object"), ({"base_model_name_or_path": 3}, "names no base"),
+        ({"base_model_name_or_path": "../ad"}, "names no base"), ({"peft_type": "NONE"}, "cannot be put on its base"),
+    ],
+)  # fmt: skip
+def test_an_adapter_that_was_edited(told, said, model_folder, tmp_path, capsys):
+    pytest.importorskip("peft")
+    (tmp_path / "ad").mkdir()
+    told = {"base_model_name_or_path": str(model_folder)} | told if isinstance(told, dict) else told
+    (tmp_path / "ad" / "adapter_config.json").write_text(json.dumps(told))
+    (tmp_path / "ad" / "adapter_model.safetensors").write_text("cut")
+    assert said in says(capsys, "measure", "--model", "ad", "--bias-type", "race", "--corpus", "queries")
 
 
 def test_what_is_no_causal_model(model_folder, tokenizer, tmp_path, capsys):
@@ -320,6 +339,18 @@ def test_a_cache_that_is_a_file(model_folder, tmp_path, monkeypatch, capsys):
     command = ["fetch", "redditbias"]
     said = says(capsys, *command, status=1)
     assert "cannot be read or written (Not a directory)" in said and "Errno" not in said
+
+
+def test_a_list_of_files_that_is_none(tmp_path, monkeypatch, capsys):
+    (tmp_path / "odd.tsv").write_text("a\tb\n1\t2\n")
+    monkeypatch.setenv("REDDITBIAS_SOURCES", str(tmp_path / "odd.tsv"))
+    assert "odd.tsv: no column 'repository', 'commit'" in says(capsys, "fetch", "redditbias")
+
+
+def test_a_search_that_cannot_begin_leaves_nothing(tmp_path, capsys):
+    (tmp_path / "d.jsonl").write_text("{}\n")
+    assert "expected a date" in says(capsys, "retrieve", "d.jsonl", "--before", "today", "--out", "found.parquet")
+    assert [p.name for p in tmp_path.iterdir()] == ["d.jsonl"]
 
 
 def test_an_empty_name_is_no_path(capsys):
