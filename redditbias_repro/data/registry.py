@@ -47,7 +47,8 @@ def _read_registry(path: str) -> dict[str, dict]:
     if not source.is_file():
         raise FileNotFoundError(f"REDDITBIAS_SOURCES={path}: no such file; without it, the package's own list is read")
     rows = csv.DictReader(read_text(source).splitlines(), delimiter="\t")
-    check_columns(source, rows.fieldnames or (), ("repository", "commit", "path", "git_blob_sha1", "bytes"))
+    if lacking := {"repository", "commit", "path", "git_blob_sha1", "bytes", "license"} - {*(rows.fieldnames or ())}:
+        raise ValueError(f"{source}: no column {min(lacking)!r}: expected those of the package's sources.tsv")
     return {f"{r['repository']}/{r['path']}": r for r in rows}
 
 

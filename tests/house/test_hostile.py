@@ -344,7 +344,7 @@ def test_a_cache_that_is_a_file(model_folder, tmp_path, monkeypatch, capsys):
 def test_a_list_of_files_that_is_none(tmp_path, monkeypatch, capsys):
     (tmp_path / "odd.tsv").write_text("a\tb\n1\t2\n")
     monkeypatch.setenv("REDDITBIAS_SOURCES", str(tmp_path / "odd.tsv"))
-    assert "odd.tsv: no column 'repository', 'commit'" in says(capsys, "fetch", "redditbias")
+    assert "odd.tsv: no column 'bytes'" in says(capsys, "fetch", "redditbias")
 
 
 def test_a_search_that_cannot_begin_leaves_nothing(tmp_path, capsys):
