@@ -222,8 +222,10 @@ LOGS_IN_SHORT = ("task", "metric", "n", "mean_a", "mean_b", "difference", "inter
 
 def _compare_logs(args) -> None:
     "Two models on the samples of other tools' tasks"
-    if args.a or args.b:
-        raise ValueError("--logs compares what other tools measured: leave out the models, or --logs")
+    ours = {"command", "logs", "cluster", "margin", "out", "json", "quiet", "verbose"}
+    if other := [k for k, v in vars(args).items() if k not in ours and v != args.parser.get_default(k)]:
+        named = "the models" if args.a else f"--{other[0].replace('_', '-')}"
+        raise ValueError(f"--logs compares what other tools measured: leave out {named}, or --logs")
     from redditbias_repro.metrics.compare import compare_logs
     from redditbias_repro.show.saving import to_markdown
 
@@ -330,11 +332,14 @@ def _sentences(path: Path) -> _Sentences:
         content = io.StringIO(read_text(path), newline="")
         tabs = path.suffix.lower() == ".tsv"  # where quotation marks are only that
         how = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {}
-        header, *rows = list(csv.reader(content, **how)) or [[]]
+        header, *rows = list(csv.reader(content, strict=True, **how)) or [[]]
     except csv.Error as e:
-        raise ValueError(f"{path} is not a {path.suffix[1:].upper()} file ({e})") from e
+        said = f"is not a {path.suffix[1:].upper()} file ({e})"
+        raise ValueError(f"{path} {said}: close every quotation mark, and put one text in a cell") from e
     if "text" not in header:
-        raise ValueError(f"{path} has the columns {', '.join(header)}: expected text, and context if there is one")
+        raise ValueError(
+            f"{path} has the columns {', '.join(header) or '(none)'}: expected text, and context if there is one"
+        )
     if near := [c for c in header if c not in ("text", "context") and c.strip().lower() in ("text", "context")]:
         raise ValueError(f"{path} has a column {near[0]!r}: call it {near[0].strip().lower()}, or something else")
     if twice := [c for c in ("text", "context") if header.count(c) > 1]:
@@ -1063,6 +1068,9 @@ def _as_asked(args: argparse.Namespace) -> Iterator[None]:
         yield
 
 # %% ../nbs/cli.ipynb #4b77fc2c
+MAY_BE_EMPTY = "source", "in_front", "user_turn"  # texts that a model reads
+
+
 def main(argv: list[str] | None = None) -> int:
     """Entry point of the command `redditbias`.
 
@@ -1075,6 +1083,9 @@ def main(argv: list[str] | None = None) -> int:
         if "_ARGCOMPLETE" in os.environ:
             _complete()
         args = _parser(argv).parse_args(argv)
+        given = ((k, v if isinstance(v, list) else [v]) for k, v in vars(args).items() if k not in MAY_BE_EMPTY)
+        if empty := [k for k, v in given if "" in v]:
+            raise ValueError(f"{empty[0].replace('_', '-')} is empty: expected a name or text, or leave it out")
         for name, wanted in args.about.get("writes", {}).items():
             if path := vars(args).get(name):
                 _check_out(path, wanted, f"--{name}")

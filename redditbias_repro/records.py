@@ -10,6 +10,7 @@ import base64
 import contextlib
 import copy
 import difflib
+import glob
 import hashlib
 import importlib
 import importlib.util
@@ -22,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import tomllib
 import warnings
 import zlib
@@ -42,8 +44,9 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 # %% auto #0
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
            'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'resource',
-           'read_text', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest', 'versions',
-           'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_record', 'read_records']
+           'read_text', 'read_toml', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest',
+           'versions', 'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_record',
+           'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -158,7 +161,10 @@ def results_folder(
     folder: str | Path | None = None,  # as it was asked for
 ) -> Path:
     "Where records are: a folder that was named, else REDDITBIAS_RESULTS, else `results/`"
-    return Path(folder or os.environ.get("REDDITBIAS_RESULTS") or project_path("results"))
+    found = Path(folder or os.environ.get("REDDITBIAS_RESULTS") or project_path("results"))
+    if found.is_file():
+        raise ValueError(f"{found} is a file: expected a folder of records (--results, or REDDITBIAS_RESULTS)")
+    return found
 
 
 def data_file(
@@ -198,6 +204,19 @@ def read_text(
     return text
 
 
+def read_toml(
+    path: Path,  # in UTF-8
+) -> dict:
+    "A TOML file. Raises as `read_text`, and `ValueError` for what is no TOML"
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise ValueError(
+            f"{path}: not a TOML file in UTF-8 ({e}): correct it there, with texts in quotation marks"
+        ) from e
+
+
 def read_lines(
     path: Path,  # a text in UTF-8
 ) -> list[str]:
@@ -206,13 +225,20 @@ def read_lines(
     return lines if lines[-1] else lines[:-1]
 
 # %% ../nbs/records.ipynb #530baf09
+_LEFT = 3600.0  # seconds after which nobody writes to a temporary file any more
+
+
 def write_atomic(
     path: Path,  # folders above it are made
     content: str | bytes,  # text is written in UTF-8
 ) -> Path:
-    "Write `content` to `path` through a temporary file beside it"
+    "Write `content` to `path` through a temporary file beside it; one that a killed run left there is removed"
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with contextlib.suppress(OSError):  # another run has it, or took it away
+            if time.time() - left.stat().st_mtime > _LEFT:
+                left.unlink()
     fd, tmp = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(fd, "wb") as f:
@@ -584,27 +610,38 @@ def matches(
     return True
 
 # %% ../nbs/records.ipynb #7c0fa4e7
+def _not_finite(number: str):
+    raise ValueError(f"{number} is no number of JSON")
+
+
 def read_json(path: Path) -> dict:
-    "An object of JSON. `ValueError` that names the file for anything else"
+    "An object of JSON. `ValueError` that names the file for anything else, and for nan and infinity"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite)
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
     if not isinstance(found, dict):
-        raise ValueError(f"{path} holds {type(found).__name__}, not a record: remove it")
+        raise ValueError(f"{path} holds {type(found).__name__}, not an object of JSON: remove it, or make it again")
     return found
 
 
 _KINDS = dict.fromkeys(FIELDS[:7], str) | {"n": int, "values": dict, "seed": (int, type(None)), "params": dict}
 _KINDS |= {"seconds": (int, float), "provenance": dict}
+_ORIGINS = "model", "corpus", "debiasing", "training"
 
 
 def check_record(record: dict, path: Path) -> dict:
-    "The same. `ValueError` that names its file where a field is not there, or of another kind"
-    wrong = [k for k, kind in _KINDS.items() if not isinstance(record.get(k, ...), kind)]
-    wrong += [k for k in ("values", "provenance") if record.get(k) == {}]
-    origin = record["provenance"] if not wrong else {}
-    wrong += [f"provenance.{k}" for k in ("model", "corpus") if not isinstance(origin.get(k) or {}, dict)]
+    "The same. `ValueError` that names its file where a field is not there, empty, or of another kind, or is unknown"
+    of_kind = lambda value, kind: isinstance(value, kind) and not isinstance(value, bool)
+    wrong = [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)] or [
+        *(k for k in FIELDS[:7] if not record[k].strip()),
+        *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
+        *(k for k in ("values", "provenance") if not record[k]),
+        *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
+        *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
+        *(f"params.{k}" for k, v in record["params"].items() if isinstance(v, (dict, list))),
+        *(k for k in record if k not in FIELDS),
+    ]
     if wrong:
         raise ValueError(f"{path} is not a record: no valid {', '.join(wrong)}: remove it, or make it again")
     return record

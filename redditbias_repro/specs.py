@@ -9,7 +9,6 @@ import difflib
 import itertools
 import json
 import random
-import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from functools import lru_cache
@@ -19,15 +18,15 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from .records import DEFAULT_PAPER, check_known, plugin_file, plugins
+from .records import DEFAULT_PAPER, check_known, plugin_file, plugins, read_toml
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
 
 # %% auto #0
 __all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms',
-           'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'lemma_labels', 'PromptSet',
-           'fill_templates']
+           'BiasSpec', 'check_visible', 'check_name', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml',
+           'lemma_labels', 'PromptSet', 'fill_templates']
 
 # %% ../nbs/specs.ipynb #b55ef49b
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
@@ -288,11 +287,34 @@ def _without_verb(phrase, verbs):
     return head if last in verbs and head else phrase
 
 # %% ../nbs/specs.ipynb #3404c7ed
+# control characters, invisible ones (but the joiners of Persian and Hindi), blanks that look like the usual one, and
+# letters of two alphabets that look alike in one word
+_DECEIVES = regex.compile(
+    r"(?V1)[[\p{Cc}\p{Cf}\p{Z}]--[ \u3000\u200c\u200d]]"
+    r"|\p{Latin}[\p{Cyrillic}\p{Greek}]|[\p{Cyrillic}\p{Greek}]\p{Latin}"
+)
+
+
+def check_visible(where: str, text: str) -> None:
+    "`ValueError` for characters that no reader sees, or takes for others: what holds them is found in no text"
+    if found := _DECEIVES.search(text):
+        raise ValueError(f"{where}: {text!r} holds {ascii(found[0])}, invisible or a look-alike: type it again")
+
+
+def check_name(what: str, name: str) -> str:
+    "The same, a name of records and of their files. `ValueError` for one that makes none"
+    if regex.search(r"^$|^[.\s]|\s$|[/\\\p{Cc}]", name):
+        expected = "expected one without slashes that begins with no dot or blank, as files are named by it"
+        raise ValueError(f"{what} is {name!r}: {expected}")
+    return name
+
+
 def _check_term(key, term):
     seen = isinstance(term, str) and regex.search(r"[\p{L}\p{N}\p{P}\p{S}]", term)
     if not seen or term != term.strip() or regex.search(r"\p{Cc}", term):
         expected = "expected a string that is not blank, in one line, with no blank at its ends"
         raise ValueError(f"{key}: {term!r} is not a term ({expected})")
+    check_visible(key, term)
     if "*" in term and (key not in _WILDCARDS_IN or not regex.fullmatch(r"[^*]*[\p{L}\p{N}\p{M}]\*", term)):
         where = "only at the end of an attribute's last word" if key in _WILDCARDS_IN else "in attributes only"
         raise ValueError(f"{key}: wildcard in the wrong place in {term!r} (an asterisk may stand {where})")
@@ -304,9 +326,9 @@ def _validate(spec):
         if not isinstance(getattr(spec, key), str):
             raise ValueError(f"{key} is {getattr(spec, key)!r}: expected a string")
     for key in ("paper", "name"):
-        if regex.search(r"^\.|[/\\]", getattr(spec, key)):
-            expected = "expected one without slashes that begins with no dot, as files are named by it"
-            raise ValueError(f"{key} is {getattr(spec, key)!r}: {expected}")
+        if getattr(spec, key):
+            check_name(key, getattr(spec, key))
+    check_visible("title", spec.title)
     for key in _REQUIRED:
         if not getattr(spec, key):
             raise ValueError(f"{key} is empty: a bias specification needs at least one entry")
@@ -324,6 +346,8 @@ def _validate(spec):
         if key in _NO_REPEATS and key not in repeat and len({*lower}) < len(lower):
             again = next(v for i, v in enumerate(values) if lower[i] in lower[:i])
             raise ValueError(f"{key}: {again!r} occurs twice")
+    if not repeat and (both := {t.lower() for t in spec.targets1} & {t.lower() for t in spec.targets2}):
+        raise ValueError(f"targets2: {min(both)!r} is also in targets1: a term names one group")
     if len({*(listed := [f.lower() for forms in spec.forms for f in forms])}) < len(listed):
         again = next(f for i, f in enumerate(listed) if f in listed[:i])
         raise ValueError(f"forms: {again!r} occurs twice: a term is a form of one word")
@@ -390,9 +414,7 @@ def load_spec(
     "A bias specification. `FileNotFoundError` for an unknown name, `ValueError` that names file, key and term"
     path = Path(name)
     if path.suffix.lower() == ".toml":
-        if not path.is_file():
-            raise FileNotFoundError(f"no specification file {path}")
-        spec = _parse_spec(path.read_bytes(), str(path), path.stem)
+        spec = _parse_spec(path, str(path), path.stem)
         _check_opposites(spec, path)
         return spec
     known, full = list_specs(), _full_name(str(name))
@@ -402,20 +424,18 @@ def load_spec(
         there = ", ".join(known)
         raise FileNotFoundError(f"no specification {str(name)!r}: {hint}there are {there}, or give a .toml file")
     paper, _, stem = full.partition("/")
-    return _parse_spec((_spec_folders()[paper] / f"{stem}.toml").read_bytes(), full, stem)
+    return _parse_spec(_spec_folders()[paper] / f"{stem}.toml", full, stem)
 
 # %% ../nbs/specs.ipynb #b5a5a370
-def _parse_spec(content: bytes, where: str, stem: str) -> BiasSpec:
-    try:
-        data = tomllib.loads(content.decode("utf-8-sig"))
-    except (ValueError, RecursionError) as e:
-        raise ValueError(f"{where}: not a TOML file in UTF-8 ({e})") from e
+def _parse_spec(path, where: str, stem: str) -> BiasSpec:
+    data = read_toml(path)
     known = [f.name for f in fields(BiasSpec)]
     for key in data:
         check_known(f"{where}: key", key, known)
     for key in _REQUIRED:
         if key not in data:
-            raise ValueError(f"{where}: key {key!r} is missing")
+            example = "`redditbias specs race --toml` prints a specification to start from"
+            raise ValueError(f"{where}: key {key!r} is missing: {example}")
     try:
         return BiasSpec(**{**data, "name": data.get("name") or stem})
     except ValueError as e:
@@ -547,17 +567,19 @@ class PromptSet:
     def __post_init__(self):
         if not isinstance(self.axes, dict):
             raise ValueError(f"axes is {self.axes!r}: expected axes with their lists of descriptors")
-        if isinstance(self.nouns, str) or not all(len(n) == 3 for n in self.nouns):
-            raise ValueError("nouns: expected a list of (singular, plural, gender)")
+        for n in _a_list("nouns", self.nouns):
+            if not isinstance(n, (list, tuple)) or len(n) != 3 or not all(isinstance(t, str) and t.strip() for t in n):
+                raise ValueError(f"nouns: {n!r} is wrong: expected a list of (singular, plural, gender)")
         genders = {gender for *_, gender in self.nouns}
         for axis, entries in self.axes.items():
-            if isinstance(entries, (str, dict)):
-                raise ValueError(f"axis {axis!r} is {entries!r}: expected a list")
+            check_visible("axes", axis)
+            if not (isinstance(entries, (list, tuple)) and entries and axis.strip()):
+                raise ValueError(f"axis {axis!r} is {entries!r}: expected a list of descriptors below a name")
             for entry in entries:
                 _check_prompt_entry(axis, entry, genders)
-        for t in self.templates:
+        for t in _a_list("templates", self.templates):
             _check_template(t)
-        for pair in self.intersections:
+        for pair in _a_list("intersections", self.intersections):
             if isinstance(pair, str) or len(pair) != 2 or any(axis not in self.axes for axis in pair):
                 raise ValueError(f"intersections: {pair!r} is not a pair of axes: there are {', '.join(self.axes)}")
 
@@ -658,6 +680,13 @@ def _joined(first: list, second: list) -> list[dict]:
     return joined
 
 # %% ../nbs/specs.ipynb #13532b51
+def _a_list(key: str, value) -> list | tuple:
+    "The same; `ValueError` for what is no list"
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{key} is {value!r}: expected a list")
+    return value
+
+
 def _check_prompt_entry(axis: str, entry, genders: set[str]) -> None:
     about = _prompt_entry(entry) if isinstance(entry, (str, dict)) else {}
     for key in about:
@@ -685,6 +714,9 @@ def _check_template(template) -> None:
 def _check_slots(where: str, text: str, known: tuple[str, ...]) -> list[str]:
     "The slots of a text; `ValueError` for one that is not known"
     slots = regex.findall(r"\{(.*?)\}", text)
+    check_visible(where, text)
+    if regex.search(r"[{}]", regex.sub(r"\{[^{}]*\}", "", text)):
+        raise ValueError(f"{where}: a brace without its counterpart in {text!r}: write slots as {{noun}}")
     if wrong := [s for s in slots if s not in known]:
         expected = f"one of {', '.join(known)}" if known else "none here"
         raise ValueError(f"{where}: unknown slot {{{wrong[0]}}} in {text!r}: expected {expected}")

@@ -209,7 +209,7 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
 
 @pytest.mark.parametrize(
     "content,says",
-    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list, not a record"),
+    [("{", "is broken"), ("<<<<<<< HEAD", "is broken"), ("[]", "holds list, not an object"),
      ("{}", "is not a record: no valid paper, metric"),
      ('{"metric": "lmb", "values": []}', "is not a record: no valid"), ("\xff", "is broken"),
      ('{"a":' * 9999, "is broken"), ({"n": "3"}, "is not a record: no valid n"),

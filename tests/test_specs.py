@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from redditbias_repro.data.corpora.redditbias import RELEASE
 from redditbias_repro.data.registry import fetch
 from redditbias_repro.specs import (
+    _DECEIVES,
     BIAS_TYPES,
     BiasSpec,
     PromptSet,
@@ -325,7 +326,7 @@ def test_own_file(tmp_path):
     "content,says",
     [
         (b"targets1 = [", "not a TOML file"),
-        (b"\xff", "not a TOML file"),
+        (b"\xff", "not UTF-8 text"),
         (b'targets1 = ["a"]', "key 'targets2' is missing"),
     ],
 )
@@ -339,7 +340,7 @@ def test_broken_files(tmp_path, content, says):
 def test_unknown_names():
     with pytest.raises(FileNotFoundError, match="did you mean 'redditbias/religion1'"):
         load_spec("religon1")
-    with pytest.raises(FileNotFoundError, match="no specification file"):
+    with pytest.raises(FileNotFoundError, match="nowhere.toml is not a file"):
         load_spec("nowhere.toml")
     assert list_specs()[:5] == [f"redditbias/{b}" for b in BIAS_TYPES]
     assert len(list_specs()) == len(BIAS_TYPES) + 4 + 2
@@ -421,16 +422,14 @@ def test_toml_reads_back_as_an_equal_specification(bias_type, tmp_path):
 TERMS = (
     st.text(min_size=1)
     .filter(lambda t: t == t.strip() and "*" not in t and t.encode("utf-8", "ignore").decode() == t)
-    .filter(
-        lambda t: {unicodedata.category(c)[0] for c in t} & set("LNPS") and "Cc" not in map(unicodedata.category, t)
-    )
+    .filter(lambda t: {unicodedata.category(c)[0] for c in t} & set("LNPS") and not _DECEIVES.search(t))
 )
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(TERMS, min_size=1, max_size=9, unique_by=str.lower), TERMS, TERMS)
 def test_any_specification_reads_back(tmp_path_factory, terms, one, title):
-    assume(one.lower() != "x")
+    assume("x" not in {t.lower() for t in (one, *terms)})
     spec = BiasSpec(
         terms,
         ["x"],
@@ -439,7 +438,7 @@ def test_any_specification_reads_back(tmp_path_factory, terms, one, title):
         attribute_pairs=[[terms[0], f"{terms[0]}x"]],
         language="zh",
         title=title,
-        name=regex.sub(r"[/\\]|^[.]+", "", one) or "any",
+        name=regex.sub(r"[/\\.]", "", one).strip() or "any",
     )
     path = tmp_path_factory.mktemp("toml") / "any.toml"
     path.write_bytes(to_toml(spec).encode())

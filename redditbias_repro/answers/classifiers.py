@@ -12,7 +12,6 @@ import json
 import re
 import sys
 import time
-import tomllib
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from .embeddings import ENCODER, KEPT_TOGETHER, embed
 from ..data.registry import cache_dir
 from ..models.loading import describe_model, load_model
 from ..models.sources import KNOWN
-from ..records import digest, new_record, write_atomic
+from ..records import digest, new_record, read_toml, write_atomic
 from ..scoring.network import like_lengths
 
 # %% auto #0
@@ -367,10 +366,7 @@ def _own_classifier(function: Callable, labels: Sequence[str] | None) -> Classif
 def _read_words(path: Path) -> tuple[dict[str, list[str]], list[str]]:
     "Words of each label, and the labels that are an offence. `ValueError` for a file that says something else"
     expected = f"{path}: expected [labels] with lists of words, one of them empty, and offence = [labels]"
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise ValueError(f"{path} is not a TOML file ({e})") from e
+    content = read_toml(path)
     labels, bad = content.pop("labels", None), content.pop("offence", [])
     if content or not isinstance(labels, dict) or not isinstance(bad, list) or set(bad) - set(labels):
         raise ValueError(f"{expected}, found {', '.join([*content, *map(str, bad)]) or 'no labels'}")

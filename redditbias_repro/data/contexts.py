@@ -293,14 +293,15 @@ def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame
     from tqdm.auto import tqdm
 
     texts, corpus = _texts(source, split, column)
-    shown = tqdm(texts, "contexts", unit="", delay=2, leave=False)
+    read = itertools.count()  # a bar that is not shown counts nothing
+    shown = (t for t, _ in zip(tqdm(texts, "contexts", unit="", delay=2, leave=False), read))
     pairs = parallel_contexts(shown, spec, about["mode"], about["direction"], n, about["seed"])
     table = pd.DataFrame(pairs, columns=["row", *COLUMNS])
     if not len(table):
         of = f"no context with a word of {spec.title or spec.name or 'the specification'}"
         of += "" if about["direction"] == "both" else f" that direction {about['direction']} takes"
         where = source if _named_file(source) else corpus["name"]
-        raise ValueError(f"{where}: {of if shown.n else 'no contexts at all'}")
+        raise ValueError(f"{where}: {of if next(read) else 'no contexts at all: expected one per row or line'}")
     table.attrs = {"corpus": {"files": {}, "note": "", **corpus, **about}}
     return table
 

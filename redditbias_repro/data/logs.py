@@ -106,6 +106,10 @@ def _inspect_log(path: Path) -> tuple[dict, list[dict]]:
             about = json.loads(read_text(path))
             samples = about["samples"]
         status, named = about["status"], about["eval"]["model"]
+        if not all(isinstance(about["eval"][k], str) and about["eval"][k] for k in ("model", "task")):
+            raise ValueError("no names of model and task")
+        if not all(isinstance(s, dict) and "id" in s for s in samples or ()):
+            raise ValueError("a sample has no id")
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, struct.error) as e:
         raise ValueError(
             f"{path} is not an Inspect log ({e!r}): expected an .eval or .json file that `inspect eval` wrote"
@@ -137,7 +141,7 @@ def _of_inspect(about: dict, samples: Iterable[dict]) -> Iterator[tuple]:
 # %% ../../nbs/data/logs.ipynb #b7d4aab8
 def _samples_in(path: Path) -> tuple[list[tuple], str]:
     "Rows of `COLUMNS`, and the model's name. In a folder the newest file of each task counts"
-    if path.suffix in (".eval", ".json"):
+    if path.suffix in (".eval", ".json") and not path.is_dir():
         about, samples = _inspect_log(path)
         return list(_of_inspect(about, samples)), about["eval"]["model"]
     files = sorted(path.rglob("samples_*.jsonl")) if path.is_dir() else [path]

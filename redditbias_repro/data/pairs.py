@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import redditbias_repro.data.registry as registry
 from .registry import SPLITS, SWAPS, ChecksumError, FetchError
 from ..records import DEFAULT_PAPER, check_known, digest, nearest, read_text
-from ..specs import BiasSpec, list_specs, load_spec, meant_spec
+from ..specs import BiasSpec, check_name, list_specs, load_spec, meant_spec
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -244,7 +244,9 @@ def _with_targets(pairs: pd.DataFrame, bias_type) -> pd.DataFrame:
 # %% ../../nbs/data/pairs.ipynb #22c6f588
 def own_name(bias_type: str | Path) -> str:
     "What a bias type is called in a corpus of one's own: the last part of its name, or a TOML file's name"
-    return load_spec(bias_type).name if Path(bias_type).suffix == ".toml" else str(bias_type).rpartition("/")[2]
+    if Path(bias_type).suffix == ".toml":
+        return load_spec(bias_type).name
+    return check_name("the label of the pairs", str(bias_type).rpartition("/")[2])
 
 # %% ../../nbs/data/pairs.ipynb #6b6c84b8
 def pairs_to_measure(

@@ -5,7 +5,6 @@
 # %% ../../nbs/data/prompts.ipynb #4fa12af7
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from .registry import corpus_readers, only, with_corpus
-from ..records import check_known
+from ..records import check_known, read_text, read_toml
 from ..specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
@@ -51,12 +50,7 @@ def load_prompt_set(
     if path.suffix.lower() != ".toml":
         check_known("version of prompts", str(source), _readers())
         return _readers()[str(source)].read_prompt_set(str(source))
-    if not path.is_file():
-        raise FileNotFoundError(f"no prompt file {path}")
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (ValueError, RecursionError) as e:
-        raise ValueError(f"{path}: not a TOML file in UTF-8 ({e})") from e
+    data = read_toml(path)
     try:
         return _prompt_set(data)
     except ValueError as e:
@@ -135,12 +129,7 @@ def read_personas(
 ) -> list[list[str]]:  # sentences of each person
     "Persons and what they say of themselves. `FileNotFoundError`; `ValueError` where there are none"
     if isinstance(source, (str, Path)):
-        if not Path(source).is_file():
-            raise FileNotFoundError(f"no persona file {source}")
-        try:
-            lines = Path(source).read_text(encoding="utf-8-sig").splitlines()
-        except UnicodeDecodeError:
-            raise ValueError(f"{source} is not UTF-8: save it as UTF-8") from None
+        lines = read_text(Path(source)).splitlines()
     else:
         lines = list(source)
     persons: list[list[str]] = [[]]

@@ -23,7 +23,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from ..records import check_known, nearest, plugin_file, plugins, repo_root, resource, write_atomic
+from redditbias_repro.records import (
+    check_known,
+    nearest,
+    plugin_file,
+    plugins,
+    read_text,
+    repo_root,
+    resource,
+    write_atomic,
+)
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -37,7 +46,9 @@ def _read_registry(path: str) -> dict[str, dict]:
     source = Path(path) if path else files("redditbias_repro") / "resources" / "sources.tsv"
     if not source.is_file():
         raise FileNotFoundError(f"REDDITBIAS_SOURCES={path}: no such file; without it, the package's own list is read")
-    rows = csv.DictReader(source.read_text(encoding="utf-8").splitlines(), delimiter="\t")
+    rows = csv.DictReader(read_text(source).splitlines(), delimiter="\t")
+    if lacking := {"repository", "commit", "path", "git_blob_sha1", "bytes", "license"} - {*(rows.fieldnames or ())}:
+        raise ValueError(f"{source}: no column {min(lacking)!r}: expected those of the package's sources.tsv")
     return {f"{r['repository']}/{r['path']}": r for r in rows}
 
 
@@ -335,11 +346,13 @@ def read_lines(
     "Lines of a file, as they are asked for. `FileNotFoundError`; `ValueError` for a broken .gz and for no UTF-8"
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"no file {path}")
+        raise FileNotFoundError(f"{path} is not a file: expected a text in UTF-8")
     opened = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rt", encoding="utf-8-sig", errors=errors, newline="\n") as lines:
-            for line in lines:
+            for number, line in enumerate(lines, 1):
+                if "\0" in line and errors == "strict":
+                    raise ValueError(f"{path}: line {number} holds NUL characters, as UTF-16 does: save it as UTF-8")
                 yield line.rstrip("\r\n")
     except (gzip.BadGzipFile, EOFError, zlib.error) as e:
         raise ValueError(f"{path}: broken, or not a .gz ({e}): download it again, or join all its parts first") from e
@@ -353,7 +366,8 @@ def own_rows(path: str | Path) -> Iterator[list[str]]:
     `FileNotFoundError`; `ValueError` that names the file, and the row with another number of cells. Empty lines are
     left out."""
     try:
-        rows = filter(None, csv.reader((line + "\n" for line in read_lines(path)), strict=True))
+        reader = csv.reader((line + "\n" for line in read_lines(path)), strict=True)
+        rows = filter(None, reader)
         header = next(rows, [])
         if twice := [name for name in header if header.count(name) > 1]:
             raise ValueError(f"{path}: the column {twice[0]!r} occurs {header.count(twice[0])} times: keep one")
@@ -364,9 +378,8 @@ def own_rows(path: str | Path) -> Iterator[list[str]]:
                 raise ValueError(f"{path}: not a CSV file: {said}: put a text with a comma in quotation marks")
             yield row
     except csv.Error as e:
-        raise ValueError(
-            f"{path}: not a CSV file that can be read ({e}): save it with commas, quotes and line feeds"
-        ) from e
+        said = f"not a CSV file that can be read (line {reader.line_num}: {e})"
+        raise ValueError(f"{path}: {said}: save it with commas, closed quotation marks and line feeds") from e
 
 
 def read_own_cells(path: str | Path) -> pd.DataFrame:
@@ -383,7 +396,8 @@ def check_columns(where: str | Path, there: Iterable[str], wanted: Iterable[str]
     "`ValueError` that names the wanted columns which are not there, and what may be meant by those that are"
     there, wanted = list(there), list(wanted)
     others = [c for c in there if c not in wanted]
-    near = {c: difflib.get_close_matches(c, others, 1, 0.7) for c in wanted if c not in there}
+    near = {c: [o for o in others if o.strip().lower() == c] for c in wanted if c not in there}
+    near = {c: same or difflib.get_close_matches(c, others, 1, 0.7) for c, same in near.items()}
     if near:
         named = ", ".join(repr(c) + (f" (did you mean {n[0]!r}?)" if n else "") for c, n in near.items())
         if len(there) == 1 and re.search("[;\t]", there[0]):
@@ -399,10 +413,10 @@ def check_texts(where: str | Path, table: pd.DataFrame, columns: Iterable[str]) 
     empty = cells.map(lambda t: t is None or t != t or (isinstance(t, str) and not t.strip())).to_numpy()
     for what, wrong in (("a value that is not text", ~is_text & ~empty), ("an empty text", empty)):
         if wrong.any():
-            rows = wrong.any(axis=1).nonzero()[0][:10] + 1
-            raise ValueError(f"{where}: {what} in data row {rows.tolist()}")
+            rows = ", ".join(map(str, wrong.any(axis=1).nonzero()[0][:10] + 1))
+            raise ValueError(f"{where}: {what} in data row {rows}: put a text there, or leave the row out")
     if not len(cells):
-        raise ValueError(f"{where}: no rows")
+        raise ValueError(f"{where}: no rows: expected one or more below the header")
 
 
 def file_sha256(path: str | Path) -> str:
@@ -416,7 +430,7 @@ def own_or_released(path: str | Path | None, key: str) -> tuple[Path, dict]:
     if path is None:
         return fetch(key), {"keys": [key]}
     if not Path(path).is_file():
-        raise FileNotFoundError(f"no file {path}")
+        raise FileNotFoundError(f"{path} is not a file: name one, or leave it out for the released one")
     return Path(path), {"sha256": file_sha256(path)}
 
 # %% ../../nbs/data/registry.ipynb #8b932b3a

@@ -405,7 +405,7 @@ def measure_lmb(
     pairs = {k: drawn(p, r.limit, seed) for k, p in pairs_to_measure(bias_types, corpus, split, r.swap).items()}
     for (paper, name, of), p in pairs.items():
         if len(p) < 2:
-            said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} {of} pairs, and a test needs two"
+            said = f"{paper}/{name}: corpus {p.attrs['corpus']['name']!r} has {len(p)} pairs, and a test needs two"
             raise ValueError(f"{said}: give it more terms, or choose another split")
     opened = open_model(model, r.device, r.dtype, r.kind)
     options, params, origin = _read_by(opened, r)
@@ -553,7 +553,8 @@ def measure_lmp(
     if held_out is not None:
         corpus = {**corpus, "files": {**corpus["files"], **held_out.attrs["corpus"]["files"]}}
     elif len(every) < 2:
-        raise ValueError(f"{references} has {len(every)} references: a temperature is fitted on others than are tested")
+        said = f"{references} has {len(every)} references: expected two or more"
+        raise ValueError(f"{said}, as a temperature is fitted on others than are tested")
     opened = open_model(model, device, dtype)
     special = {"special_tokens": True} if add_special_tokens else {}
     options = {"on_short": "nan", "on_long": "truncate", **{f"add_{k}": v for k, v in special.items()}}

@@ -81,10 +81,7 @@ def adapter_of(source: str) -> dict | None:
     "What a folder says that holds no model but what is put on one: a PEFT adapter, or edits; None for any other"
     for name in ("adapter_config.json", EDITS):
         if (path := Path(source) / name).is_file():
-            try:
-                return json.loads(path.read_text(encoding="utf-8"))
-            except (ValueError, RecursionError) as e:
-                raise ValueError(f"{path} is not JSON ({e}): make the model again, or copy all of it") from e
+            return read_json(path)
     return None
 
 
@@ -133,10 +130,10 @@ def _on_base(name: str, folder: str, about: dict, device: str, dtype, kind: str)
     what, file = ("edits", EDITS) if edited else ("an adapter", "adapter_config.json")
     if not edited:
         peft_library()
-    if not base:
+    beside = Path(folder) / base if base and isinstance(base, str) else Path(folder)
+    if beside.resolve() == Path(folder).resolve():
         remedy = "write its base_model_name_or_path there"
         raise ValueError(f"model {name!r}: its {file} names no base: {remedy}")
-    beside = Path(folder) / base
     try:
         net, tokenizer = load_model(beside if beside.is_dir() else base, device, dtype, kind)
     except (ValueError, FetchError) as e:
@@ -160,7 +157,11 @@ def _merged(name: str, net, folder: str, about: dict):
         raise ValueError(f"model {name!r}: the folder names an adapter and holds none (adapter_model.safetensors)")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # between peft and Transformers
-        net = peft_library().PeftModel.from_pretrained(net, folder)
+        try:
+            net = peft_library().PeftModel.from_pretrained(net, folder)
+        except Exception as e:  # whatever peft makes of its files
+            said = f"its adapter cannot be put on its base ({type(e).__name__}: {e})"
+            raise ValueError(f"model {name!r}: {said}: train it again, or copy all of its folder") from e
     if not hasattr(net, "merge_and_unload"):
         raise ValueError(f"model {name!r}: an adapter of type {about.get('peft_type')} cannot be merged into its base")
     return net.merge_and_unload()

@@ -14,7 +14,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -222,11 +221,15 @@ def _made_once(name: str, sha256: str, make: Callable[[Path, Path], None]) -> Pa
             print(f"{folder} has changed since it was made, and is made again …", file=sys.stderr, flush=True)
             shutil.rmtree(folder)
         if not folder.is_dir():
-            with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
-                new = Path(scratch) / "new"
-                make(new, Path(scratch))
-                write_atomic(new / WHOLE, json.dumps(_sizes(new)))
-                os.replace(new, folder)
+            scratch = Path(f"{folder}.part")
+            shutil.rmtree(scratch, ignore_errors=True)  # of a run that was killed
+            scratch.mkdir()
+            try:
+                make(scratch / "new", scratch)
+                write_atomic(scratch / "new" / WHOLE, json.dumps(_sizes(scratch / "new")))
+                os.replace(scratch / "new", folder)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
     return folder
 
 # %% ../../nbs/models/sources.ipynb #05215b13
@@ -292,6 +295,8 @@ def source_of(name: str) -> str:
         return str(Path(name).expanduser())
     if is_gguf(name):
         return str(_gguf_folder(gguf_file(name)))
+    if Path(name).is_file():
+        raise ValueError(f"model {name!r} is a file: expected a folder, a GGUF file (.gguf), or a name on the hub")
     if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", name):
         known = f"models by short names: {', '.join(KNOWN)}"
         raise ValueError(f"model {name!r} is not a folder, a GGUF file or a name on the Hugging Face hub; {known}")

@@ -5,11 +5,10 @@
 # %% ../../nbs/papers/commands.ipynb #f50ba673
 from __future__ import annotations
 
-import tomllib
 from importlib.resources import files
 from pathlib import Path
 
-from ..records import plugin_file, plugins, read_text
+from ..records import plugin_file, plugins, read_toml
 
 # %% auto #0
 __all__ = ['read_commands']
@@ -19,20 +18,13 @@ FOLDER = Path(str(files("redditbias_repro") / "resources" / "papers"))
 QUICK_PAIRS = 40  # of contexts, in an audit that is quick
 
 # %% ../../nbs/papers/commands.ipynb #7f47c898
-def _read(path: Path) -> dict:
-    try:
-        return tomllib.loads(read_text(path))
-    except tomllib.TOMLDecodeError as e:
-        raise ValueError(f"{path}: not a TOML file ({e})") from e
-
-
 def read_commands(
     first: str = "",  # the paper that stands first; the others in the order of their names
 ) -> dict[str, dict]:  # paper → asked, title, about; measure, compare: caption, options; audit: language, quick, never
     "What the papers bring, by their names"
     places = {name: plugin_file(point).with_name("command.toml") for name, point in plugins("measures").items()}
     places |= {path.parent.name: path for path in FOLDER.glob("*/command.toml")}
-    found = {name: _read(path) for name, path in sorted(places.items())}
+    found = {name: read_toml(path) for name, path in sorted(places.items())}
     whole = {paper: {**found.get(said.get("like"), {}), **said} for paper, said in found.items()}
     return dict(sorted(whole.items(), key=lambda row: row[0] != first))
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterable
 from html import escape
 from importlib import import_module
@@ -18,7 +17,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..data.registry import FetchError
-from ..records import check_known, data_file, repo_root, resource
+from ..records import check_known, data_file, read_toml, repo_root, resource
 from ..show.saving import to_markdown
 from ..stats.verdicts import VERDICTS
 
@@ -165,14 +164,6 @@ def _bad(path: Path, what: str) -> ValueError:
     return ValueError(f"{path}: {what}")
 
 
-def _read_toml(path: Path) -> dict:
-    "A TOML file. `ValueError` where it is none"
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as e:
-        raise _bad(path, f"not valid TOML ({e}): put strings in quotes, and each statement below [[claim]]") from e
-
-
 def _check_row(path: Path, row: dict, what: str, needed: tuple[str, ...], known: list[str]) -> None:
     "`ValueError` for a row that lacks something, or whose places are none of the known ones"
     if lacking := [k for k in needed if not row.get(k)]:
@@ -207,7 +198,7 @@ def read_claims(paper: str | Path) -> pd.DataFrame:
 
     `ValueError` for a row that lacks something, names no place or stands twice."""
     path = claim_path(paper)
-    data = _read_toml(path)
+    data = read_toml(Path(path))
     kinds, rows, seen = data.get("kinds", {}), data.get("claim", []), set()
     for row in rows:
         what = f"claim {row.get('id', row.get('statement', '?'))!r}"
@@ -236,7 +227,7 @@ def read_left_out(
 ) -> pd.DataFrame:  # section, statement, reason
     "What a paper says besides, and why it is no row"
     path, columns = claim_path(paper), ("section", "statement", "reason")
-    data = _read_toml(path)
+    data = read_toml(Path(path))
     for row in data.get("left_out", ()):
         what = f"what was left out, {row.get('statement', '?')!r},"
         _check_row(path, row, what, columns, data.get("sections", []))
@@ -495,7 +486,7 @@ def fill_summary(text: dict, values: dict, title: str) -> str:
 
 def summarise(paper: str, table: pd.DataFrame, found: pd.DataFrame) -> str:
     "The summary of a paper's reproduction as Markdown, its numbers from the statements and findings of all papers"
-    text = _read_toml(data_file("paper", paper, "summary.toml"))
+    text = read_toml(data_file("paper", paper, "summary.toml"))
     table, found = table[table["paper"] == paper], found[found["paper"] == paper]
     return fill_summary(text, summary_values(table, found, len(read_left_out(paper))), text["title"])
 

@@ -52,7 +52,9 @@ def card_of_run(
     of several splits the test pairs. `FileNotFoundError` for a folder that `debias` did not
     make."""
     settings = load_debiased(Path(folder)).settings
-    if lacking := [k for k in ("base", "base_model", "bias_type", "method") if not settings.get(k)]:
+    named = ("base", "base_model", "bias_type", "method")
+    lacking = [k for k in named if not (isinstance(settings.get(k), str) and settings[k])]
+    if lacking := lacking + ["corpus"] * (not isinstance(settings.get("corpus") or {}, dict)):
         raise ValueError(
             f"{Path(folder) / 'debias.json'} names no {', '.join(lacking)}: was the model debiased by `debias`?"
         )

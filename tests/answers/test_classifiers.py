@@ -489,7 +489,7 @@ def test_a_file_of_words(tmp_path):
         ("[labels]\na = [1]\nb = []", "words are not a list of texts"),
         ("offence = ['c']\n[labels]\na = []", "found c"),
         ("more = 1\n[labels]\na = []", "found more"),
-        ("labels [", "is not a TOML file"),
+        ("labels [", "not a TOML file"),
     ],
 )
 def test_a_file_of_words_that_is_none(tmp_path, content, says):

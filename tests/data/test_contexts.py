@@ -328,9 +328,9 @@ def test_cells_of_a_table_of_pairs():
     one = pd.DataFrame({"text1": ["she sings "], "text2": ["he sings"], "origin": [None], "words": [float("nan")]})
     made = contexts(one.astype("category"), "dialoguefairness/gender")
     assert made[["text1", "origin", "words"]].values.tolist() == [["she sings", "given", ""]]
-    with pytest.raises(ValueError, match=r"a value that is not text in data row \[1\]"):
+    with pytest.raises(ValueError, match=r"a value that is not text in data row 1"):
         contexts(one.assign(text1=3), "dialoguefairness/gender")
-    with pytest.raises(ValueError, match=r"an empty text in data row \[1\]"):
+    with pytest.raises(ValueError, match=r"an empty text in data row 1"):
         contexts(one.assign(text1=None), "dialoguefairness/gender")
     with pytest.raises(ValueError, match="the same text on both sides"):
         contexts(one.assign(text2="she sings"), "dialoguefairness/gender")
@@ -339,7 +339,7 @@ def test_cells_of_a_table_of_pairs():
 def test_pairs_that_are_wrong(tmp_path):
     path = tmp_path / "pairs.csv"
     for rows, says in (
-        ("she sings,he sings\n,he\n", "an empty text in data row \\[2\\]"),
+        ("she sings,he sings\n,he\n", "an empty text in data row 2"),
         ("she sings,he sings\nit rains,it rains\n", "the same text on both sides in data row \\[2\\]"),
         ("", "no rows"),
     ):

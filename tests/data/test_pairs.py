@@ -286,7 +286,7 @@ def test_unknown_names(arguments, says):
     [
         (b"text1,other\na,b\n", r"no column 'text2'; its columns are text1, other"),
         (b"text1;text2\na;b\n", "no column 'text1', 'text2'; .*separated by other marks than commas"),
-        (b"text1,text2\na,b\nc,\n ,d\n", r"an empty text in data row \[2, 3\]"),
+        (b"text1,text2\na,b\nc,\n ,d\n", r"an empty text in data row 2, 3"),
         (b"text1,text2\n", "no rows"),
         (b"", "not a CSV file"),
         (b"text1,text2\n\xff,b\n", "not UTF-8"),

@@ -239,7 +239,7 @@ def test_slips_in_a_file(tmp_path, text, says):
 
 
 def test_a_file_that_is_not_there():
-    with pytest.raises(FileNotFoundError, match="no prompt file nowhere.toml"):
+    with pytest.raises(FileNotFoundError, match="nowhere.toml is not a file"):
         prompts("nowhere.toml")
     with pytest.raises(ValueError, match="version of prompts 'v2' is unknown"):
         prompts("v2")
@@ -320,7 +320,7 @@ def test_lines_of_one_person_stand_in_front(tmp_path):
 
 
 def test_slips_in_personas(tmp_path):
-    with pytest.raises(FileNotFoundError, match="no persona file"):
+    with pytest.raises(FileNotFoundError, match="none.txt is not a file"):
         read_personas(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="no personas"):
         read_personas(["", " "])

@@ -220,7 +220,7 @@ def test_folders_that_are_not_whole(run, tmp_path):
     with pytest.raises(ValueError, match="edits.safetensors is broken"):
         load_model(broken)
     (broken / "edits.json").write_text("{")
-    with pytest.raises(ValueError, match="edits.json is not JSON"):
+    with pytest.raises(ValueError, match="edits.json is broken"):
         load_model(broken)
     (broken / "edits.json").write_text("{}")
     with pytest.raises(ValueError, match="its edits.json names no base"):

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -126,11 +127,14 @@ def test_an_edited_account_of_a_training(content, debiased, tmp_path, capsys):
     (tmp_path / "edited" / "debias.json").write_text(content)
     assert "debias.json" in says(capsys, "card", "edited")
     kept = json.loads((debiased / "debias.json").read_text())
-    kept["settings"]["bias_type"] = 3
-    (tmp_path / "edited" / "debias.json").write_text(json.dumps(kept))
-    assert "debias.json: the entry `debiased` of its configuration was not written by `debias`" in says(
-        capsys, "card", "edited"
-    )
+    for key, value, said in (
+        ("bias_type", "3", "the entry `debiased` of its configuration was not written by `debias`"),
+        ("base", 3, "names no base"),
+        ("corpus", 3, "names no corpus"),
+    ):
+        settings = {**kept["settings"], key: value}
+        (tmp_path / "edited" / "debias.json").write_text(json.dumps({**kept, "settings": settings}))
+        assert said in says(capsys, "card", "edited")
 
 
 def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
@@ -140,6 +144,22 @@ def test_an_adapter_without_weights(model_folder, tmp_path, capsys):
     (tmp_path / "ad" / "adapter_config.json").write_text(json.dumps(told))
     command = ["measure", "--model", "ad", "--bias-type", "race", "--corpus", "queries"]
     assert "names an adapter and holds none" in says(capsys, *command)
+
+
+@pytest.mark.parametrize(
+    "told, said",
+    [
+        ([], "holds list, not an object"), ({"base_model_name_or_path": 3}, "names no base"),
+        ({"base_model_name_or_path": "../ad"}, "names no base"), ({"peft_type": "NONE"}, "cannot be put on its base"),
+    ],
+)  # fmt: skip
+def test_an_adapter_that_was_edited(told, said, model_folder, tmp_path, capsys):
+    pytest.importorskip("peft")
+    (tmp_path / "ad").mkdir()
+    told = {"base_model_name_or_path": str(model_folder)} | told if isinstance(told, dict) else told
+    (tmp_path / "ad" / "adapter_config.json").write_text(json.dumps(told))
+    (tmp_path / "ad" / "adapter_model.safetensors").write_text("cut")
+    assert said in says(capsys, "measure", "--model", "ad", "--bias-type", "race", "--corpus", "queries")
 
 
 def test_what_is_no_causal_model(model_folder, tokenizer, tmp_path, capsys):
@@ -231,6 +251,38 @@ def test_own_pairs_are_clustered_by_their_specification(pairs, model_folder, tmp
 
 
 @pytest.mark.parametrize(
+    "name, content, command, said",
+    [
+        ("p.csv", "text1,text2\na\0b,c\n", ["measure", "--corpus"], "line 2 holds NUL characters"),
+        ("c.txt", "he is\n\0\n", ["contexts", "--bias-type", "dialoguefairness/gender"], "line 2 holds NUL characters"),
+        ("p.csv", 'text1,text2\na,b\n"c,d\n', ["measure", "--corpus"], "(line 3: unexpected end of data)"),
+        ("p.csv", "TEXT1,text2\na,b\n", ["measure", "--corpus"], "did you mean 'TEXT1'?"),
+        ("s.csv", 'text\n"a b\n', ["score"], "close every quotation mark"),
+        ("c.csv", "context\nit rains\n", ["contexts", "--quiet", "--bias-type", "race"], "no context with a word of"),
+        ("l.json", {"model": "m", "task": 3}, ["compare", "--logs", "l.json"], "no names of model and task"),
+        ("a.txt", "", ["measure", "--model"], "is a file: expected a folder, a GGUF file"),
+        ("p.toml", "nouns = 3\ntemplates = []\naxes = {}", ["prompts"], "nouns is 3: expected a list"),
+        ("p.toml", "nouns = []\ntemplates = []\naxes = {a = 3}", ["prompts"], "axis 'a' is 3: expected a list"),
+        (
+            "p.toml",
+            'nouns = []\ntemplates = ["{noun_phrase} {"]\naxes = {}',
+            ["prompts"],
+            "a brace without its counter",
+        ),
+        ("p.toml", PETS.replace("lazy", "la\u200bzy"), ["specs"], r"holds '\u200b', invisible or a look-alike"),
+        ("p.toml", PETS.replace('["cat"', '["c\u0430t"'), ["specs"], "invisible or a look-alike"),
+        ("p.toml", PETS + 'name = " x"', ["specs"], "expected one without slashes"),
+        ("p.toml", PETS.replace('"dogs are"', '"Cats are"'), ["specs"], "'cats are' is also in targets1"),
+    ],
+)
+def test_a_file_that_holds_what_nobody_sees_or_expects(name, content, command, said, tmp_path, capsys):
+    if isinstance(content, dict):
+        content = json.dumps({"status": "success", "eval": content, "samples": [{"id": 1}]})
+    (tmp_path / name).write_text(content)
+    assert said in says(capsys, *command, name)
+
+
+@pytest.mark.parametrize(
     "command, said",
     [
         (["retrieve", "empty.csv", "--out", "o.parquet"], "empty.csv is not a readable table"),
@@ -269,6 +321,11 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["debias", "--out", "."], "has no name of its own"),
         (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
         (["plan", "--corpus", "pairs.csv", "--bias-type", "pets"], "pets is only a label"),
+        (["measure", "--corpus", "pairs.csv", "--bias-type", ""], "bias-type is empty"),
+        (["measure", "--corpus", "pairs.csv", "--bias-type", ".."], "the label of the pairs is '..'"),
+        (["specs", ""], "name is empty"),
+        (["compare", "--logs", "a", "b", "--corpus", "pairs.csv"], "leave out --corpus, or --logs"),
+        (["specs", "pairs.csv/x.toml"], "is not a file"),
     ],
 )
 def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
@@ -282,6 +339,18 @@ def test_a_cache_that_is_a_file(model_folder, tmp_path, monkeypatch, capsys):
     command = ["fetch", "redditbias"]
     said = says(capsys, *command, status=1)
     assert "cannot be read or written (Not a directory)" in said and "Errno" not in said
+
+
+def test_a_list_of_files_that_is_none(tmp_path, monkeypatch, capsys):
+    (tmp_path / "odd.tsv").write_text("a\tb\n1\t2\n")
+    monkeypatch.setenv("REDDITBIAS_SOURCES", str(tmp_path / "odd.tsv"))
+    assert "odd.tsv: no column 'bytes'" in says(capsys, "fetch", "redditbias")
+
+
+def test_a_search_that_cannot_begin_leaves_nothing(tmp_path, capsys):
+    (tmp_path / "d.jsonl").write_text("{}\n")
+    assert "expected a date" in says(capsys, "retrieve", "d.jsonl", "--before", "today", "--out", "found.parquet")
+    assert [p.name for p in tmp_path.iterdir()] == ["d.jsonl"]
 
 
 def test_an_empty_name_is_no_path(capsys):
@@ -446,6 +515,41 @@ def test_a_broken_record_stops_nothing_else(model_folder, pairs, tmp_path, capsy
         assert main([*command, "--results", "mine"]) == 0
         said = capsys.readouterr().err
         assert "left out" in said and "other.json" in said and "empty.json" in said
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("n", 0), ("n", True), ("seed", -1), ("seconds", -1), ("seconds", float("nan")), ("model", " "), ("method", ""),
+        ("bias_type", ""), ("extra", 1), ("values", {"t": float("inf")}), ("values", {"model": "x"}),
+        ("params", {"n": 1}), ("params", {"a": {}}), ("provenance", {"debiasing": "x"}),
+    ],
+)  # fmt: skip
+def test_a_record_that_says_what_none_says(field, value, tmp_path):
+    """It stands in no table."""
+    record = dict.fromkeys(("paper", "metric", "bias_type", "method", "model", "corpus", "split"), "x")
+    record |= {"n": 1, "values": {"t": 1.0}, "seed": 0, "params": {}, "seconds": 0, "provenance": {"device": "cpu"}}
+    for content, n in ((record, 1), ({**record, field: value}, 0)):
+        (tmp_path / "one.json").write_text(json.dumps(content))
+        with warnings.catch_warnings(record=True) as said:
+            assert len(read_records(tmp_path)) == n
+    assert "left out" in str(said[0].message)
+
+
+def test_what_a_killed_run_left_is_removed(tmp_path):
+    """By the next one that writes the same file; what another run may still write stays."""
+    from redditbias_repro.models.sources import _made_once
+    from redditbias_repro.records import write_atomic
+
+    for name, age in ((".a[1].json.old", 9999), (".a[1].json.new", 0), (".b.json.old", 9999)):
+        (tmp_path / name).write_text("")
+        os.utime(tmp_path / name, (time.time() - age,) * 2)
+    write_atomic(tmp_path / "a[1].json", "x")
+    assert {p.name for p in tmp_path.iterdir()} == {"a[1].json", ".a[1].json.new", ".b.json.old"}
+    left = tmp_path / "cache" / "models" / f"tiny-{'0' * 12}.part"
+    (left / "new").mkdir(parents=True)
+    folder = _made_once("tiny", "0" * 64, lambda new, _: new.mkdir())
+    assert folder.is_dir() and not left.exists()
 
 
 def test_a_killed_measurement_goes_on(model_folder, tmp_path):

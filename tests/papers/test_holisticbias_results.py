@@ -276,7 +276,7 @@ def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys,
     assert "reading 'answer', end: False." in capsys.readouterr().out
     assert main([*command, "--in-front", "Hi. ", "--personas", str(people)]) == 2
     assert "only one of them can come before a prompt" in capsys.readouterr().err
-    assert main([*command, "--personas", "nobody.txt"]) == 2 and "no persona file nobody.txt" in capsys.readouterr().err
+    assert main([*command, "--personas", "nobody.txt"]) == 2 and "nobody.txt is not a file" in capsys.readouterr().err
 
 
 def test_a_masked_model_has_table_7(tokenizer, tmp_path, capsys):

@@ -264,7 +264,7 @@ def test_a_made_up_paper(tmp_path):
         ('id = "dogs"', 'id = "cats"', "occurs twice"),
         ('section = "Abstract, Table 1"', 'section = "Table 7"', "'Table 7', which is not among"),
         ('section = "Abstract, Table 1"', 'section = "somewhere"', "is not a place in a paper"),
-        ("[[claim]]", "[[claim]", "not valid TOML"),
+        ("[[claim]]", "[[claim]", "not a TOML file"),
     ],
 )
 def test_a_bad_file_says_what_is_wrong(tmp_path, old, new, says):

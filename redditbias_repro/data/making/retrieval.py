@@ -461,12 +461,12 @@ def retrieve(
     if out and out.suffix != ".parquet":
         raise ValueError(f"out is {out}: expected a name that ends in .parquet")
     parts = out.with_suffix(".parts") if out else None
-    if parts:
-        parts.mkdir(parents=True, exist_ok=True)
     is_api = isinstance(source, str) and source.startswith(("http://", "https://"))
     if is_api or before:
         start, before = _asked_period(after, before, years, parts)
         after = start if after is None else after
+    if parts:
+        parts.mkdir(parents=True, exist_ok=True)
     scans = []  # where its candidates are kept until all is done, and what finds them
     if is_api:
         service = Service(source, **api)
