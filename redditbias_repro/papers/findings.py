@@ -8,10 +8,12 @@ from __future__ import annotations
 import tomllib
 from collections import ChainMap
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 
+from ..data.registry import FetchError
 from ..records import data_file
 
 # %% auto #0
@@ -42,10 +44,10 @@ def find_inconsistencies(paper: str | Path, numbers: dict[str, Callable]) -> pd.
     for finding in tomllib.loads(path.read_text(encoding="utf-8"))["finding"]:
         if "needs" in finding and finding["needs"] not in numbers:
             continue
-        said = [finding["each"].format_map(row) for row in computed.rows(finding["of"])] if "of" in finding else []
-        joined = {"each": finding.get("between", "; ").join(said), "count": len(said)}
-        for row in computed.rows(finding["every"]) if "every" in finding else [{}]:
-            known = ChainMap(row, joined, computed)
+        with suppress(FetchError):  # of a number
+            said = [finding["each"].format_map(row) for row in computed.rows(finding["of"])] if "of" in finding else []
+            joined = {"each": finding.get("between", "; ").join(said), "count": len(said)}
             texts = (finding["where"], finding["what"], finding.get("evidence", "{each}"))
-            found.append([text.format_map(known) for text in texts])
+            for row in computed.rows(finding["every"]) if "every" in finding else [{}]:
+                found.append([text.format_map(ChainMap(row, joined, computed)) for text in texts])
     return pd.DataFrame(found, columns=["where", "what", "evidence"])
