@@ -7,19 +7,29 @@ from __future__ import annotations
 
 import tomllib
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 
 from ..data.registry import FetchError
-from ..records import data_file
+from ..records import check_known, data_file
 
 # %% auto #0
 __all__ = []
 
 # %% ../../nbs/papers/findings.ipynb #06463508
+def read_table(paper: str, known: Iterable[str], name: str) -> pd.DataFrame:
+    """A table of a paper as numbers; "" where a cell of a text is empty. p is a text, as it may be a bound: "<1e-5".
+
+    `ValueError` for a name that is none of the known ones"""
+    check_known("table", name, known)
+    table = pd.read_csv(data_file("paper", paper, f"{name}.csv"), dtype={"p": str})
+    texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
+    return table.assign(**{c: table[c].fillna("") for c in texts})
+
+
 class _Computed(dict):
     "What functions give, by their names, computed when it is first asked for"
 

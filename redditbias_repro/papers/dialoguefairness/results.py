@@ -25,9 +25,9 @@ from redditbias_repro.metrics.fairness import (
 )
 from ...metrics.response_measures import VARIANT
 from .recomputed import DECIMALS, recompute
-from ..findings import find_inconsistencies
+from ..findings import find_inconsistencies, read_table
 from ..statements import paper_module
-from ...records import SAME, check_known, data_file, read_records, resource
+from ...records import SAME, check_known, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import load_spec
@@ -50,14 +50,7 @@ ORDER = ("offence", "sentiment_positive", "sentiment_negative")
 LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 
 
-def read_printed(name: str) -> pd.DataFrame:
-    """A table of the paper as numbers, of `PRINTED`; text where a cell is empty is "".
-
-    options: those that the release loads its Seq2Seq models with"""
-    check_known("table", name, PRINTED)
-    table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"), dtype={"p": str})
-    texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
-    return table.assign(**{c: table[c].fillna("") for c in texts})
+read_printed = partial(read_table, PAPER, PRINTED)  # a table by its name; options: of the release's Seq2Seq models
 
 
 def printed_rows(*numbers: int) -> pd.DataFrame:

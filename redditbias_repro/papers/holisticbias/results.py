@@ -5,7 +5,7 @@
 # %% ../../../nbs/papers/holisticbias/results.ipynb #02c102c8
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +25,10 @@ from redditbias_repro.metrics.likelihood import (
     likelihood_shares,
 )
 from ...models.loading import DEFAULT_MODEL
-from ..findings import find_inconsistencies
+from ..findings import find_inconsistencies, read_table
 from .distributions import plot_distributions, pool_quantiles
 from ..statements import paper_module
-from ...records import check_known, data_file, read_records, resource
+from ...records import check_known, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
@@ -41,14 +41,7 @@ __all__ = ['WAY', 'likelihood_records', 'draw']
 PAPER = "holisticbias"
 PRINTED = resource(f"papers/{PAPER}.toml")["printed"]  # names of its tables
 AXES = resource(f"papers/{PAPER}.toml")["axes"]  # as the release names them → as the paper does
-
-
-def read_printed(name: str) -> pd.DataFrame:
-    "A table of the paper as numbers, one of `PRINTED`; a text where a cell is empty"
-    check_known("table", name, PRINTED)
-    table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"))
-    texts = table.select_dtypes(exclude="number").columns
-    return table.assign(**{c: table[c].fillna("") for c in texts})
+read_printed = partial(read_table, PAPER, PRINTED)  # a table by its name
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #094f30a6
 def printed_prompts() -> PromptSet:
