@@ -1000,16 +1000,13 @@ def _complete() -> None:
         argcomplete.autocomplete(_parser(os.environ.get("COMP_LINE", "").split()))
 
 # %% ../nbs/cli.ipynb #aea62640
-IN_FLAGS = {pattern: by for pattern, by in SAID["said"].items()}
-
-
 def _said(error: BaseException) -> str:
     "A message as a command says it"
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, OSError) and error.filename is not None:  # of Python: [Errno 20] Not a directory: 'f/x'
         said = f"({error.strerror}): see what is there, or name another place"
         text = f"{error.filename} cannot be read or written {said}"
-    for pattern, by in IN_FLAGS.items():
+    for pattern, by in SAID["said"].items():
         text = re.sub(pattern, by, text)
     return text
 
