@@ -5,7 +5,6 @@
 # %% ../../nbs/show/export.ipynb #1353be03
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ import pandas as pd
 from ..data.pairs import pairs_to_measure
 from ..data.prompts import comparable, prompts, prompts_paper
 from ..data.registry import SPLITS, corpus_readers, list_files
-from ..records import check_known, resource, write_atomic
+from ..records import check_known, resource, write_atomic, write_table
 
 # %% auto #0
 __all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
@@ -211,10 +210,7 @@ def export_dataset(
     _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     for name, splits in made.items():
         for split, table in splits.items():
-            plain, content = table.copy(), io.BytesIO()
-            plain.attrs = {}
-            plain.to_parquet(content, index=False)
-            write_atomic(out / name / f"{split}.parquet", content.getvalue())
+            write_table(table, out / name / f"{split}.parquet")
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
 # %% ../../nbs/show/export.ipynb #e979ba97
