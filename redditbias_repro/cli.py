@@ -120,8 +120,8 @@ def _command(args):
     return command_of(args.paper), every[args.paper][args.command]["caption"]
 
 
-def _write_out(args, table, records: list[dict]) -> None:
-    "With --out: the table to a .csv, the records to a .json. With --json they are printed when all is done"
+def _write_out(args, table, records: list[dict], text: str = "") -> None:
+    "With --out: the table to a .csv, else a text, or the records. With --json they are printed when all is done"
     from redditbias_repro.records import write_atomic
 
     if vars(args).get("json"):
@@ -129,8 +129,8 @@ def _write_out(args, table, records: list[dict]) -> None:
 
         args.found = records or plain_rows(table)
     if args.out:
-        as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-        content = table.to_csv(index=False) if args.out.suffix == ".csv" else as_json
+        other = text or json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+        content = table.to_csv(index=False) if args.out.suffix == ".csv" else other
         print(f"written: {write_atomic(args.out, content)}")
 
 
@@ -233,8 +233,9 @@ def _compare_logs(args) -> None:
     ends = zip(table["low"], table["high"])
     interval = ["" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends]
     models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}."
-    print(to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}"))
-    _write_out(args, table, [])
+    text = to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}")
+    print(text)
+    _write_out(args, table, [], text)
 
 
 def _compare(args) -> None:
@@ -246,8 +247,7 @@ def _compare(args) -> None:
     if args.cluster:
         raise ValueError("--cluster needs --logs: give both, or neither")
     command, caption = _command(args)
-    from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.saving import plain_rows, to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     found = command.compare(args)
     parts = [(found.shown, f"{found.caption} {caption}"), *found.beside]
@@ -255,11 +255,7 @@ def _compare(args) -> None:
     print(text)
     for note in found.notes:
         print(f"Note: {note}")
-    if args.json:
-        args.found = plain_rows(found.table)
-    if args.out:
-        content = found.table.to_csv(index=False) if args.out.suffix == ".csv" else text
-        print(f"written: {write_atomic(args.out, content)}")
+    _write_out(args, found.table, [], text)
 
 # %% ../nbs/cli.ipynb #00e5e896
 def _perplexity(args) -> None:
