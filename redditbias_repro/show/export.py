@@ -5,6 +5,7 @@
 # %% ../../nbs/show/export.ipynb #1353be03
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ import pandas as pd
 from ..data.pairs import pairs_to_measure
 from ..data.prompts import comparable, prompts, prompts_paper
 from ..data.registry import SPLITS, corpus_readers, list_files
-from ..records import check_known, resource, write_atomic, write_table
+from ..records import check_known, resource, write_atomic
 
 # %% auto #0
 __all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
@@ -210,7 +211,10 @@ def export_dataset(
     _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
     for name, splits in made.items():
         for split, table in splits.items():
-            write_table(table, out / name / f"{split}.parquet")
+            plain, content = table.copy(), io.BytesIO()
+            plain.attrs = {}
+            plain.to_parquet(content, index=False)
+            write_atomic(out / name / f"{split}.parquet", content.getvalue())
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
 # %% ../../nbs/show/export.ipynb #e979ba97
