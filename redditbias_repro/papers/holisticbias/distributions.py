@@ -8,8 +8,6 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from ...show.figures import _axes, _finished
-
 # %% auto #0
 __all__ = []
 
@@ -49,6 +47,8 @@ def plot_distributions(
 ):  # matplotlib figure
     "Violins on a logarithmic axis, one a row, the first at the top. `ValueError` without any"
     import seaborn as sns
+
+    from redditbias_repro.show.figures import _axes, _finished
 
     if not len(quantiles):
         raise ValueError("there are no distributions to draw")
