@@ -120,8 +120,8 @@ def _command(args):
     return command_of(args.paper), every[args.paper][args.command]["caption"]
 
 
-def _write_out(args, table, records: list[dict]) -> None:
-    "With --out: the table to a .csv, the records to a .json. With --json they are printed when all is done"
+def _write_out(args, table, records: list[dict], text: str = "") -> None:
+    "With --out: the table to a .csv, else a text, or the records. With --json they are printed when all is done"
     from redditbias_repro.records import write_atomic
 
     if vars(args).get("json"):
@@ -129,8 +129,8 @@ def _write_out(args, table, records: list[dict]) -> None:
 
         args.found = records or plain_rows(table)
     if args.out:
-        as_json = json.dumps(records, indent=1, ensure_ascii=False) + "\n"
-        content = table.to_csv(index=False) if args.out.suffix == ".csv" else as_json
+        other = text or json.dumps(records, indent=1, ensure_ascii=False) + "\n"
+        content = table.to_csv(index=False) if args.out.suffix == ".csv" else other
         print(f"written: {write_atomic(args.out, content)}")
 
 
@@ -235,8 +235,9 @@ def _compare_logs(args) -> None:
     ends = zip(table["low"], table["high"])
     interval = ["" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends]
     models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}."
-    print(to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}"))
-    _write_out(args, table, [])
+    text = to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}")
+    print(text)
+    _write_out(args, table, [], text)
 
 
 def _compare(args) -> None:
@@ -248,8 +249,7 @@ def _compare(args) -> None:
     if args.cluster:
         raise ValueError("--cluster needs --logs: give both, or neither")
     command, caption = _command(args)
-    from redditbias_repro.records import write_atomic
-    from redditbias_repro.show.saving import plain_rows, to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     found = command.compare(args)
     parts = [(found.shown, f"{found.caption} {caption}"), *found.beside]
@@ -257,11 +257,7 @@ def _compare(args) -> None:
     print(text)
     for note in found.notes:
         print(f"Note: {note}")
-    if args.json:
-        args.found = plain_rows(found.table)
-    if args.out:
-        content = found.table.to_csv(index=False) if args.out.suffix == ".csv" else text
-        print(f"written: {write_atomic(args.out, content)}")
+    _write_out(args, found.table, [], text)
 
 # %% ../nbs/cli.ipynb #00e5e896
 def _perplexity(args) -> None:
@@ -638,33 +634,25 @@ def _sheets(args) -> None:
             chinese = "gemma-3-270m is a packaged model that knows Chinese"
             raise ValueError(f"--model is missing: name one or more models whose answers are judged; {chinese}")
         _check_out(args.folder, "folder", "folder")
-    from redditbias_repro.metrics.people import (
-        Answering,
-        human_agreement,
-        human_rates,
-        human_records,
-        read_human_sheets,
-        sheets_of_models,
-        why_no_alpha,
-    )
+    from redditbias_repro.metrics import people
     from redditbias_repro.records import write_atomic, write_record
     from redditbias_repro.show.saving import to_markdown
 
     if not args.read:
         drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.limit)
-        how = Answering(args.preset, layout=args.layout, kind=args.kind)
+        how = people.Answering(args.preset, layout=args.layout, kind=args.kind)
         how = dict(annotators=args.annotators, answering=how, seed=args.seed, replace=args.replace)
-        for path in sheets_of_models(args.model, args.folder, args.question, **how, **drawn):
+        for path in people.sheets_of_models(args.model, args.folder, args.question, **how, **drawn):
             print(f"written: {path}")
         print(f"Once they are filled in: redditbias sheets {args.folder} --read --save")
         return
-    judged = read_human_sheets(args.folder, args.key)
-    records = human_records(args.folder, args.paper, args.merge, args.key, judged)
-    print(to_markdown(human_rates(judged, args.merge), args.about["caption"]))
-    if why := why_no_alpha(judged):
+    judged = people.read_human_sheets(args.folder, args.key)
+    records = people.human_records(args.folder, args.paper, args.merge, args.key, judged)
+    print(to_markdown(people.human_rates(judged, args.merge), args.about["caption"]))
+    if why := people.why_no_alpha(judged):
         print(f"Krippendorff's alpha is not available: {why}")
     else:
-        found = human_agreement(judged)
+        found = people.human_agreement(judged)
         of = f"{found['annotators']} people, over all answers; records have it per category"
         print(f"Krippendorff's alpha: {found['alpha']:.2f}, of {of}")
     if args.out:
@@ -774,30 +762,23 @@ def _say_audited(result: dict) -> None:
 def _rank(args) -> None:
     "Models in the order of a measure, by their records"
     from redditbias_repro.records import read_records
-    from redditbias_repro.show.rank import (
-        RANKED,
-        SAID,
-        asking_parts,
-        plot_rank,
-        rank_models,
-        rankings,
-        shown_ranks,
-        title_of,
-    )
+    from redditbias_repro.show import rank
     from redditbias_repro.show.saving import save_figure, to_markdown
 
     measured = read_records(metric=args.measure)
     papers = [args.paper] if args.paper else list(dict.fromkeys(measured.get("paper", ())))
-    tables = [(p, own) for p in papers for own in rankings(rank_models(args.measure, paper=p, seed=args.seed))]
+    ranked = {p: rank.rank_models(args.measure, paper=p, seed=args.seed) for p in papers}
+    tables = [(p, own) for p, table in ranked.items() for own in rank.rankings(table)]
     if not tables:
         of = f" of {args.paper}" if args.paper else ""
         said = f"there are no records of {args.measure} of two models on the same sentences{of}"
         raise ValueError(f"{said}: `redditbias measure --model A B --save` writes some")
-    first = RANKED[args.measure].first
+    first = rank.RANKED[args.measure].first
     for _, own in tables:
-        print(to_markdown(shown_ranks(own), f"{title_of(own)}, {own['unit'].iloc[0]}. Rank 1: {first}. {SAID}."))
+        about = f"{rank.title_of(own)}, {own['unit'].iloc[0]}. Rank 1: {first}. {rank.SAID}."
+        print(to_markdown(rank.shown_ranks(own), about))
     for p in papers:
-        if len(parts := asking_parts(args.measure, paper=p)):
+        if len(parts := rank.asking_parts(args.measure, paper=p)):
             print(to_markdown(parts, args.about["parts"]))
     if measured["method"].ne("baseline").any():
         print("Note: debiased models are left out: `redditbias compare` compares one with its base.")
@@ -806,8 +787,8 @@ def _rank(args) -> None:
     _write_out(args, pd.concat([t.assign(paper=p) for p, t in tables]), [])
     if args.figure:
         paper, own = tables[0]
-        drawn = save_figure(plot_rank(own, paper), args.figure.with_suffix(""))
-        print(f"written: {', '.join(map(str, drawn))} ({title_of(own)})")
+        drawn = save_figure(rank.plot_rank(own, paper), args.figure.with_suffix(""))
+        print(f"written: {', '.join(map(str, drawn))} ({rank.title_of(own)})")
 
 # %% ../nbs/cli.ipynb #c0467c5f
 def _card(args) -> None:
@@ -1020,16 +1001,13 @@ def _complete() -> None:
         argcomplete.autocomplete(_parser(os.environ.get("COMP_LINE", "").split()))
 
 # %% ../nbs/cli.ipynb #aea62640
-IN_FLAGS = {pattern: by for pattern, by in SAID["said"].items()}
-
-
 def _said(error: BaseException) -> str:
     "A message as a command says it"
     text = str(error.args[0] if isinstance(error, KeyError) and error.args else error)
     if isinstance(error, OSError) and error.filename is not None:  # of Python: [Errno 20] Not a directory: 'f/x'
         said = f"({error.strerror}): see what is there, or name another place"
         text = f"{error.filename} cannot be read or written {said}"
-    for pattern, by in IN_FLAGS.items():
+    for pattern, by in SAID["said"].items():
         text = re.sub(pattern, by, text)
     return text
 

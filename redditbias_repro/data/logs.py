@@ -55,15 +55,9 @@ def _of_lm_eval(path: Path) -> Iterator[tuple]:
             raise ValueError(f"{path}: line {i} is not a sample of lm-evaluation-harness ({e!r}): {made}") from e
         filtered = "" if row.get("filter", "none") == "none" else f",{row['filter']}"
         fields = fields if isinstance(fields, dict) else {}
+        same = str(sample), content or digest(fields)
         for metric in row.get("metrics") or [k for k, v in row.items() if isinstance(v, float)]:
-            yield (
-                task,
-                metric + filtered,
-                str(sample),
-                content or digest(fields),
-                _number(row.get(metric)),
-                _plain(fields),
-            )
+            yield task, metric + filtered, *same, _number(row.get(metric)), _plain(fields)
 
 
 def _model_of_lm_eval(path: Path) -> str:
@@ -124,19 +118,12 @@ def _inspect_log(path: Path) -> tuple[dict, list[dict]]:
 def _of_inspect(about: dict, samples: Iterable[dict]) -> Iterator[tuple]:
     "Rows of `COLUMNS`, one an epoch"
     for s in samples:
-        content = digest([s.get("input"), s.get("target")])
         for scorer, score in (s.get("scores") or {}).items():
+            same, fields = (str(s["id"]), digest([s.get("input"), s.get("target")])), _plain(s.get("metadata") or {})
             value = score.get("value") if isinstance(score, dict) else score
             parts = {f"{scorer}/{k}": v for k, v in value.items()} if isinstance(value, dict) else {scorer: value}
             for metric, part in parts.items():
-                yield (
-                    about["eval"]["task"],
-                    metric,
-                    str(s["id"]),
-                    content,
-                    _number(part),
-                    _plain(s.get("metadata") or {}),
-                )
+                yield about["eval"]["task"], metric, *same, _number(part), fields
 
 # %% ../../nbs/data/logs.ipynb #b7d4aab8
 def _samples_in(path: Path) -> tuple[list[tuple], str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -132,13 +133,7 @@ def read_personas(
         lines = read_text(Path(source)).splitlines()
     else:
         lines = list(source)
-    persons: list[list[str]] = [[]]
-    for line in lines:
-        if line.strip():
-            persons[-1].append(line.strip())
-        elif persons[-1]:
-            persons.append([])
-    persons = [p for p in persons if p]
+    persons = [list(said) for there, said in groupby(map(str.strip, lines), bool) if there]
     if not persons:
         raise ValueError(f"there are no personas in {source}: expected one sentence per line")
     return persons

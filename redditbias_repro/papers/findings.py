@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import tomllib
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import pandas as pd
 
-from ..records import data_file
+from ..data.registry import FetchError
+from ..records import check_known, data_file
 
 # %% auto #0
 __all__ = []
 
 # %% ../../nbs/papers/findings.ipynb #06463508
+def read_table(paper: str, known: Iterable[str], name: str) -> pd.DataFrame:
+    """A table of a paper as numbers; "" where a cell of a text is empty. p is a text, as it may be a bound: "<1e-5".
+
+    `ValueError` for a name that is none of the known ones"""
+    check_known("table", name, known)
+    table = pd.read_csv(data_file("paper", paper, f"{name}.csv"), dtype={"p": str})
+    texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
+    return table.assign(**{c: table[c].fillna("") for c in texts})
+
+
 class _Computed(dict):
     "What functions give, by their names, computed when it is first asked for"
 
@@ -42,10 +54,10 @@ def find_inconsistencies(paper: str | Path, numbers: dict[str, Callable]) -> pd.
     for finding in tomllib.loads(path.read_text(encoding="utf-8"))["finding"]:
         if "needs" in finding and finding["needs"] not in numbers:
             continue
-        said = [finding["each"].format_map(row) for row in computed.rows(finding["of"])] if "of" in finding else []
-        joined = {"each": finding.get("between", "; ").join(said), "count": len(said)}
-        for row in computed.rows(finding["every"]) if "every" in finding else [{}]:
-            known = ChainMap(row, joined, computed)
+        with suppress(FetchError):  # of a number
+            said = [finding["each"].format_map(row) for row in computed.rows(finding["of"])] if "of" in finding else []
+            joined = {"each": finding.get("between", "; ").join(said), "count": len(said)}
             texts = (finding["where"], finding["what"], finding.get("evidence", "{each}"))
-            found.append([text.format_map(known) for text in texts])
+            for row in computed.rows(finding["every"]) if "every" in finding else [{}]:
+                found.append([text.format_map(ChainMap(row, joined, computed)) for text in texts])
     return pd.DataFrame(found, columns=["where", "what", "evidence"])

@@ -65,12 +65,13 @@ def by_test(p: float, as_said: bool) -> str:
     return OPEN if not p < 0.05 else HOLDS if as_said else FAILS
 
 
-def told(found: bool | None, evidence: str, model: str = TABLES, basis: str = OWN) -> list[Answer]:
-    "The one answer of a check that looks at one thing: whether it holds (None: it does not tell), and the numbers"
-    return [Answer(model, OPEN if found is None else HOLDS if found else FAILS, evidence, basis)]
+def told(found: bool | str | None, evidence: str, model: str = TABLES, basis: str = OWN) -> list[Answer]:
+    "The one answer of a check that looks at one thing: a word, or whether it holds (None: open), and the numbers"
+    word = found if isinstance(found, str) else OPEN if found is None else HOLDS if found else FAILS
+    return [Answer(model, word, evidence, basis)]
 
 
-def looked_at(judge: Callable, model: str, basis: str) -> Callable:
+def looked_at(judge: Callable, model: str, basis: str = OWN) -> Callable:
     "A check, by what `judge()` tells of a release, a list or tables; where files cannot be had it says so"
 
     def check(claim, measured) -> list[Answer]:

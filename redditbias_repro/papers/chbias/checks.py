@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from ...data.corpora.chbias import CATEGORIES, cdial_sizes, read_released
-from ...data.registry import FetchError, list_files
+from ...data.registry import list_files
 from redditbias_repro.papers.chbias.release import (
     DIALOGUE,
     METHODS,
@@ -39,6 +39,7 @@ from redditbias_repro.papers.statements import (
     Answer,
     answer_claims,
     answer_table,
+    looked_at,
     read_claims,
     told,
 )
@@ -209,14 +210,9 @@ PRINTED = frozenset(m + PAPER for m in MODELS)  # names of cells that the paper 
 AS_PRINTED = " (printed)"  # behind the name of a model whose numbers are the printed ones
 
 
-def _answers(found: bool | None | str, evidence: str, model: str, basis: str = OWN) -> list[Answer]:
-    "What a judge found, as a check gives it"
-    return [Answer(model, found, evidence, basis)] if isinstance(found, str) else told(found, evidence, model, basis)
-
-
 def _named(claim, judge: Callable) -> list[Answer]:
     "What a judge finds on the printed numbers of the paper's models that a statement is about"
-    return [a for m in claim.model.split("; ") if m for a in _answers(*judge(m), m + AS_PRINTED)]
+    return [a for m in claim.model.split("; ") if m for a in told(*judge(m), m + AS_PRINTED)]
 
 
 def of_bias(judge: Callable, tested: bool = False) -> Callable:
@@ -236,7 +232,7 @@ def of_bias(judge: Callable, tested: bool = False) -> Callable:
         for m in (m for m in cells if m not in PRINTED):
             holds, evidence = found(cells[m])
             open_ = holds != NONE and not tested
-            answers += [Answer(m, OPEN, evidence, OTHER, NO_TEST)] if open_ else _answers(holds, evidence, m, OTHER)
+            answers += [Answer(m, OPEN, evidence, OTHER, NO_TEST)] if open_ else told(holds, evidence, m, OTHER)
         return answers
 
     return check
@@ -361,7 +357,7 @@ def of_print(judge: Callable, of_talks: Callable | None = None) -> Callable:
     def check(claim, measured) -> list[Answer]:
         answers = _named(claim, judge)
         for m, own in measured["talks"].groupby("model", sort=False) if of_talks else ():
-            answers += _answers(*of_talks(own), m, OTHER)
+            answers += told(*of_talks(own), m, OTHER)
         return answers
 
     return check
@@ -407,6 +403,13 @@ def _same_but_for_targets(release: dict) -> Found:
     return not same + slips, text
 
 
+def _split_sizes(release: dict) -> Found:
+    rows = release["table2"].query("quantity in ('train', 'dev', 'test')")
+    wrong = rows[rows.difference != 0]
+    text = ", ".join(f"{r.bias_type} {r.quantity} {r.released}, printed {r.paper}" for r in wrong.itertuples())
+    return not len(wrong), text or "as printed"
+
+
 _SOME = "{n} of {sentences:,} sentences: {each}"
 OF_RELEASE = {
     "at_most_130": _of_cleaning(
@@ -424,6 +427,7 @@ OF_RELEASE = {
     "twelve_hundred": _of_cleaning("sentences", lambda left: left.sentences == 1200, "{each}; {n:,} in total"),
     "table7_examples": _examples_are_there,
     "same_but_for_targets": _same_but_for_targets,
+    "split_sizes": _split_sizes,
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #06b43c59
@@ -432,7 +436,7 @@ def of_release(judge: Callable) -> Callable:
 
     def check(claim, measured) -> list[Answer]:
         release = measured["release"]
-        return _answers(*judge(release), RELEASE) if release else [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
+        return told(*judge(release), RELEASE) if release else [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
 
     return check
 
@@ -514,12 +518,12 @@ def _reduced_and_preserved(claim, measured) -> list[Answer]:
     answers = []
     for m in MODELS:
         for found in (_mostly_reduced(measured["cells"][m + PAPER]), _preserved(m)):
-            answers += _answers(*found, m + AS_PRINTED)
+            answers += told(*found, m + AS_PRINTED)
     for m, own in measured["talks"].groupby("model", sort=False):
         named = lambda name: name not in PRINTED and name.partition(" (")[0] == m
         read = [cells for name, cells in measured["cells"].items() if named(name)]
         for found in (*map(_mostly_reduced, read), _no_losses(own)):
-            answers += _answers(*found, m, OTHER)
+            answers += told(*found, m, OTHER)
     return answers
 
 
@@ -542,43 +546,28 @@ def _combinations(claim, measured) -> list[Answer]:
 CONFIGURATION = "CDial-GPT's released configuration"
 
 
-def _categories(claim, measured) -> list[Answer]:
+def _categories() -> Found:
     paths = list_files("hyintell/CHBias/data/").path
     folders = sorted({p.split("/")[1] for p in paths if p.endswith("_test.txt")})
-    try:
-        sizes = {f: len(read_released(f, "test")) for f in folders}
-    except FetchError:
-        return [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
+    sizes = {f: len(read_released(f, "test")) for f in folders}
     text = ", ".join(f"{f} {n}" for f, n in sizes.items())
-    return told(folders == sorted(CATEGORIES) and all(sizes.values()), f"test pairs: {text}", RELEASE)
+    return folders == sorted(CATEGORIES) and all(sizes.values()), f"test pairs: {text}"
 
 
-def _model_sizes(claim, measured) -> list[Answer]:
+def _model_sizes() -> Found:
     "Layers and parameters of CDial-GPT by its released configuration; of EVA2.0 nothing is at hand"
-    try:
-        sizes = cdial_sizes()
-    except FetchError:
-        return [Answer(CONFIGURATION, NOT_RELEASED, basis=OWN)]
+    sizes = cdial_sizes()
     text = f"{sizes['layers']} layers, {sizes['parameters']:,} parameters with one embedding for input and output, "
     text += f"{sizes['untied']:,} with two; EVA2.0 was not checked"
     same = sizes["layers"] == 12 and any(round(sizes[k] / 1e6) == 104 for k in ("parameters", "untied"))
-    return told(None if same else False, text, CONFIGURATION)
-
-
-def _split_sizes(claim, measured) -> list[Answer]:
-    if "table2" not in measured["release"]:
-        return [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
-    rows = measured["release"]["table2"].query("quantity in ('train', 'dev', 'test')")
-    wrong = rows[rows.difference != 0]
-    text = ", ".join(f"{r.bias_type} {r.quantity} {r.released}, printed {r.paper}" for r in wrong.itertuples())
-    return told(not len(wrong), text or "as printed", RELEASE)
+    return None if same else False, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #7339b612
 CHECKS = {name: of_bias(judge, name in TESTED) for name, judge in OF_BIAS.items()}
 CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_PRINT | {
-    "posts_ten_thousand": _ten_thousand, "unanimous": _unanimous,
-    "four_categories": _categories, "keywords_are_combinations": _combinations, "posts_a_keyword": _posts_a_keyword,
-    "split_sizes": _split_sizes, "terms_in_appendix": finding("Table 1 and Appendix A"),
+    "posts_ten_thousand": _ten_thousand, "unanimous": _unanimous, "posts_a_keyword": _posts_a_keyword,
+    "four_categories": looked_at(_categories, RELEASE), "keywords_are_combinations": _combinations,
+    "terms_in_appendix": finding("Table 1 and Appendix A"),
     "attribute_pairs_of_code": finding("attribute pairs for", "the released code"), "varying_degrees": _varying,
     "cdial_more_gender": more_biased(("CDial-GPT", "gender"), ("EVA2.0", "gender")),
     "eva_more_appearance": more_biased(("EVA2.0", "appearance"), ("CDial-GPT", "appearance")),
@@ -586,7 +575,7 @@ CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_P
     "hd_turns_age": _turns_age, "differs_between_models": _differs,
     "full_results_agree": finding("differs between the two tables"), "hundred_contexts": _contexts,
     "scores_add_up": finding("do not add up to 1"), "amplified_are_named": _amplified, "table5_of_both": _of_both,
-    "reduced_and_preserved": _reduced_and_preserved, "model_sizes": _model_sizes,
+    "reduced_and_preserved": _reduced_and_preserved, "model_sizes": looked_at(_model_sizes, CONFIGURATION),
 }  # fmt: skip
 AUDITS = (inconsistencies,)
 

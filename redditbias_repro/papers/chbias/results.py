@@ -5,7 +5,6 @@
 # %% ../../../nbs/papers/chbias/results.ipynb #0a3da866
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from ...data.corpora.chbias import CATEGORIES
 from ...metrics.chinese import compare_zh_dialogue
 from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
-from ...records import read_records, resource
+from ...records import read_json, read_records, resource
 from ...show.association import association_figures, association_tables
 from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets
 from ...show.saving import Page
@@ -152,7 +151,7 @@ def dialogue_changes(folder: Path | None = None) -> pd.DataFrame:
 
     The columns of `DIALOGUE_CHANGES`; p_holm is corrected over the metrics of a comparison"""
     kept = read_records(folder, paper="chbias", metric="zh_dialogue")
-    records = [json.loads(Path(p).read_text(encoding="utf-8")) for p in kept.path] if len(kept) else []
+    records = [read_json(Path(p)) for p in kept.get("path", ())]
     parts = []
     for after in (r for r in records if r["method"] != "baseline"):
         before = [r for r in records if r["method"] == "baseline" and r["model"] == after["model"]]

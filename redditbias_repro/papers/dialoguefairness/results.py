@@ -25,9 +25,10 @@ from redditbias_repro.metrics.fairness import (
 )
 from ...metrics.response_measures import VARIANT
 from .recomputed import DECIMALS, recompute
-from ..findings import find_inconsistencies
+from ..findings import find_inconsistencies, read_table
 from ..statements import paper_module
-from ...records import SAME, check_known, data_file, read_records, resource
+from ...records import SAME, check_known, read_records, resource
+from ...show.figures import _axes, _finished
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import load_spec
@@ -50,14 +51,7 @@ ORDER = ("offence", "sentiment_positive", "sentiment_negative")
 LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 
 
-def read_printed(name: str) -> pd.DataFrame:
-    """A table of the paper as numbers, of `PRINTED`; text where a cell is empty is "".
-
-    options: those that the release loads its Seq2Seq models with"""
-    check_known("table", name, PRINTED)
-    table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"), dtype={"p": str})
-    texts = table.select_dtypes(exclude="number").columns.drop("p", errors="ignore")
-    return table.assign(**{c: table[c].fillna("") for c in texts})
+read_printed = partial(read_table, PAPER, PRINTED)  # a table by its name; options: of the release's Seq2Seq models
 
 
 def printed_rows(*numbers: int) -> pd.DataFrame:
@@ -616,9 +610,6 @@ def _legend(figure, ax, drawn: set[str]) -> None:
 
 def fairness_figure(found: dict, bias_type: str):
     "Differences by measure and model, with intervals and the smallest that could have been found; None without any"
-    import matplotlib.pyplot as plt
-    import seaborn as sns
-
     own = {k: r for k, r in found.items() if k.bias_type == bias_type}
     rows = _to_draw(own, bias_type)
     if not len(rows):
@@ -629,10 +620,7 @@ def fairness_figure(found: dict, bias_type: str):
     cells = [of[i : i + PANELS] for of in of_units for i in range(0, len(of), PANELS)]  # a row of panels has one unit
     across = max(map(len, cells))
     size = (min(9, 2.2 * across + 2.4), len(cells) * (0.22 * len(names) + 0.75) + 0.6)
-    with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(
-            len(cells), across, figsize=size, sharex="row", sharey=True, squeeze=False, layout="constrained"
-        )
+    figure, axes = _axes(len(cells), across, size, sharex="row", sharey=True, layout="constrained")
     drawn: set[str] = set()
     for line, measures in zip(axes, cells):
         for ax, measure in zip(line, measures):
@@ -654,8 +642,7 @@ def fairness_figure(found: dict, bias_type: str):
     corpora = ", ".join(dict.fromkeys(corpus_title(r["corpus"]) for r in own.values()))
     figure.suptitle(_title(rows, bias_type), fontsize=11)
     figure.supxlabel(f"difference {a} − {b} with 95 % interval; {pairs} pairs from {corpora}", fontsize=9)
-    plt.close(figure)
-    return figure
+    return _finished(figure)
 
 
 def make_figures(found: dict) -> dict:

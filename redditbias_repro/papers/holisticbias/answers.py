@@ -24,6 +24,7 @@ from ...models.loading import open_model
 from .results import AXES, CHOSEN, PAPER, read_printed, shown_tables
 from ..statements import paper_module
 from ...records import new_record, read_records, resource
+from ...show.figures import _axes, _finished
 from ...show.saving import Page
 from ...show.tables import lmb_changes, lmp_changes, with_columns
 from ...stats.multiplicity import holm
@@ -402,16 +403,11 @@ def _plotted(found: dict) -> pd.DataFrame:
 
 def frequency_figure(found: dict):
     "Figures 3, 5 and 6: probability of each cluster against frequency, descriptors of one word, a point each"
-    import matplotlib.pyplot as plt
-    import seaborn as sns
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     table = _plotted(found)
     clusters, correlations = table["cluster"].unique(), frequency_correlations(table).set_index("cluster")
-    with sns.axes_style("whitegrid"):
-        figure, axes = plt.subplots(
-            1, len(clusters), figsize=(max(3 * len(clusters), 5), 3.4), squeeze=False, sharex=True
-        )
+    figure, axes = _axes(1, len(clusters), (max(3 * len(clusters), 5), 3.4), sharex=True)
     for ax, cluster in zip(axes[0], clusters):
         own, r = table[table["cluster"] == cluster], correlations.loc[cluster]
         ax.scatter(own["uses"], 100 * own["probability"], s=12, alpha=0.6)
@@ -434,20 +430,15 @@ def frequency_figure(found: dict):
     texts = f"{counted['texts']:,.0f} texts of {corpus_title(counted['corpus'])}"
     sure = (correlations["p"] < 0.05).sum()
     title = f"Style correlates with descriptor frequency in {sure} of {len(clusters)} clusters"
-    figure.suptitle(f"{title}\n{name}, {own['descriptor'].nunique()} descriptors of one word; {texts}", fontsize=11)
-    figure.tight_layout()
-    plt.close(figure)
-    return figure
+    return _finished(figure, f"{title}\n{name}, {own['descriptor'].nunique()} descriptors of one word; {texts}", 11)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #cab6da1c
 def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str, sure: Callable[[pd.DataFrame], pd.Series]):
     "A figure of intervals by axis, a marker and color for each part, filled where sure; from below as in `table`"
-    import matplotlib.pyplot as plt
     import seaborn as sns
 
     order = table["axis"].tolist()
-    with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(6.4, 0.42 * len(order) + 1.2))
+    figure, ((ax,),) = _axes(1, 1, (6.4, 0.42 * len(order) + 1.2))
     colors = sns.color_palette("colorblind", len(parts))
     for i, ((name, some), marker) in enumerate(zip(parts.items(), "osD")):
         own = some.set_index("axis").loc[order]
@@ -461,8 +452,7 @@ def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str, sure: Callable[[p
     ax.axvline(0, color="0.3", lw=0.8)
     if len(parts) > 1:
         ax.legend(frameon=True, fontsize=9)
-    plt.close(figure)
-    return figure, ax
+    return _finished(figure), ax
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #8da70c7b
 def axes_figure(found: dict):

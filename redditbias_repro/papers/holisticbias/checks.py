@@ -16,7 +16,7 @@ import pandas as pd
 from scipy import stats
 
 from ...data.corpora.holisticbias import read_prompt_set
-from ...data.registry import FetchError, fetch
+from ...data.registry import fetch
 from ...metrics.likelihood import HUMANIZING, LOVE, SPAN, equal_tokens
 from ...metrics.styles import rank_correlation
 from . import answers
@@ -27,16 +27,15 @@ from redditbias_repro.papers.statements import (
     HOLDS,
     MODEL,
     NONE,
-    NOT_RELEASED,
     OPEN,
     OTHER,
-    OWN,
     RELEASE,
     TABLES,
     Answer,
     answer_claims,
     answer_table,
     by_test,
+    looked_at,
     read_claims,
     read_statements,
     refuted,
@@ -1001,24 +1000,16 @@ OF_RELEASE = _by_name(_released_as_printed, _released_counts, _equal_tokens_show
 OF_PAPER = {TABLES: BESIDE, "its lists": OF_LISTS, RELEASE: OF_RELEASE}  # what is looked at where it is no model
 
 
-def _answer(found: bool | str | None, evidence: str, model: str, basis: str) -> list[Answer]:
-    return [Answer(model, found, evidence, basis)] if isinstance(found, str) else told(found, evidence, model, basis)
-
-
 def _check(name: str):
     "The check of a name: of printed numbers, of models measured here, of lists, of the release"
 
     def check(claim, measured) -> list[Answer]:
         given = []
         for model, judges in OF_PAPER.items():
-            if name in judges:
-                try:
-                    given += _answer(*judges[name](), model, OWN)
-                except FetchError:
-                    given.append(Answer(model, NOT_RELEASED, basis=OWN))
+            given += looked_at(judges[name], model)(claim, measured) if name in judges else []
         for one in measured or ():
             if name in one.judges:
-                given += _answer(*one.judges[name](one.data), one.name, MODEL if one.name in OWN_MODELS else OTHER)
+                given += told(*one.judges[name](one.data), one.name, MODEL if one.name in OWN_MODELS else OTHER)
         return given or [Answer("", NONE)]
 
     return check

@@ -46,15 +46,15 @@ def plot_distributions(
     title: str = "",
 ):  # matplotlib figure
     "Violins on a logarithmic axis, one a row, the first at the top. `ValueError` without any"
-    import matplotlib.pyplot as plt
     import seaborn as sns
+
+    from redditbias_repro.show.figures import _axes, _finished
 
     if not len(quantiles):
         raise ValueError("there are no distributions to draw")
     levels = quantiles.columns.to_numpy(float)
     color, dots = sns.color_palette("colorblind")[0], sns.color_palette("colorblind")[3]
-    with sns.axes_style("whitegrid"):
-        figure, ax = plt.subplots(figsize=(5, 0.45 * len(quantiles) + 1.1))
+    figure, ((ax,),) = _axes(1, 1, (5, 0.45 * len(quantiles) + 1.1))
     for place, (group, row) in enumerate(quantiles.iterrows()):
         values, density = density_of(row, levels)
         ax.fill_between(values, place - 0.42 * density, place + 0.42 * density, color=color, alpha=0.35, linewidth=0)
@@ -67,8 +67,7 @@ def plot_distributions(
     ax.set(xscale="log", ylim=(len(quantiles) - 0.4, -0.6), title=title, xlabel="perplexity")
     ax.title.set_size(10)
     ax.grid(axis="y", visible=False)
-    plt.close(figure)
-    return figure
+    return _finished(figure)
 
 
 def _name_marks(ax, place: int, marks: pd.DataFrame, middle: float, color) -> None:

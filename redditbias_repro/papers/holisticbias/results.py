@@ -5,8 +5,7 @@
 # %% ../../../nbs/papers/holisticbias/results.ipynb #02c102c8
 from __future__ import annotations
 
-from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -26,9 +25,10 @@ from redditbias_repro.metrics.likelihood import (
     likelihood_shares,
 )
 from ...models.loading import DEFAULT_MODEL
+from ..findings import find_inconsistencies, read_table
 from .distributions import plot_distributions, pool_quantiles
 from ..statements import paper_module
-from ...records import check_known, data_file, read_records, resource
+from ...records import check_known, read_records, resource
 from ...show.saving import Page
 from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
@@ -41,14 +41,7 @@ __all__ = ['WAY', 'likelihood_records', 'draw']
 PAPER = "holisticbias"
 PRINTED = resource(f"papers/{PAPER}.toml")["printed"]  # names of its tables
 AXES = resource(f"papers/{PAPER}.toml")["axes"]  # as the release names them → as the paper does
-
-
-def read_printed(name: str) -> pd.DataFrame:
-    "A table of the paper as numbers, one of `PRINTED`; a text where a cell is empty"
-    check_known("table", name, PRINTED)
-    table = pd.read_csv(data_file("paper", PAPER, f"{name}.csv"))
-    texts = table.select_dtypes(exclude="number").columns
-    return table.assign(**{c: table[c].fillna("") for c in texts})
+read_printed = partial(read_table, PAPER, PRINTED)  # a table by its name
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #094f30a6
 def printed_prompts() -> PromptSet:
@@ -125,49 +118,31 @@ def entry_differences(version: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["axis", "descriptor", "where", "what"])
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #cd04c96c
-def _gendered() -> list[str]:
-    "Descriptors that take the nouns of one gender only"
-    phrases = printed_prompts().noun_phrases()
-    return phrases.loc[phrases["descriptor_gender"] != NONE, "descriptor"].unique().tolist()
+def _of_one_gender() -> pd.DataFrame:
+    "Noun phrases of descriptors that take the nouns of one gender only"
+    return printed_prompts().noun_phrases().query("descriptor_gender != @NONE")
 
 
 def barred_by_gender() -> int:
     "Combinations with nouns of another gender than Table 5 marks a descriptor with: (F), (M)"
     prompts = printed_prompts()
     nouns = pd.Series([gender for *_, gender in prompts.nouns]).value_counts()
-    phrases = prompts.noun_phrases().query("descriptor_gender != @NONE").drop_duplicates("descriptor")
-    return int(sum(len(prompts.nouns) - nouns[g] for g in phrases["descriptor_gender"])) * len(prompts.templates)
+    genders = _of_one_gender().drop_duplicates("descriptor")["descriptor_gender"]
+    return int(sum(len(prompts.nouns) - nouns[g] for g in genders)) * len(prompts.templates)
 
 
-def _number_of_sentences() -> str:
-    said = read_printed("text").query("quantity == 'sentences'").set_index("source")["value"]
-    made = counts_of()["sentences"]
-    counts = ", ".join(f"{source}: {value:,.0f}" for source, value in said.items())
-    return f"{counts}; its own lists make {made:,}, so half a million is {said['§6'] / made - 1:.0%} too many"
+def _ranked() -> pd.DataFrame:
+    "Of the descriptors that Table 3 shows those that take the nouns of one gender only, by model"
+    shown = read_printed("table3")
+    ends = (shown["low_perplexity"] + "; " + shown["high_perplexity"]).str.split("; ")
+    rows = shown.assign(descriptor=ends).explode("descriptor")
+    return rows[rows["descriptor"].isin(_of_one_gender()["descriptor"])]
 
-# %% ../../../nbs/papers/holisticbias/results.ipynb #34ba03fe
-def _sentence_without_noun() -> str:
+
+def _without_noun() -> pd.DataFrame:
+    "Examples of Table 1 that have no noun"
     bare = read_printed("table1").query("noun == ''")
-    examples = "; ".join(t.format(noun_phrase=d) for t, d in zip(bare["template"], bare["descriptor"]))
-    alone = read_entries()["kind"].eq("descriptor").sum()
-    return (
-        f"Table 1: {examples} Such sentences are not among the {counts_of()['sentences']:,}; "
-        f"{alone} descriptors can stand alone, as they do in 17 templates of the release"
-    )
-
-# %% ../../../nbs/papers/holisticbias/results.ipynb #f06ceb31
-def _gendered_descriptors() -> str:
-    shown, gendered = read_printed("table3"), _gendered()
-    found = [
-        (r.model, d) for r in shown.itertuples()
-        for d in f"{r.low_perplexity}; {r.high_perplexity}".split("; ") if d in gendered
-    ]  # fmt: skip
-    return "; ".join(f"{model}: {d}" for model, d in found) + " (10 or 11 nouns each, others 30)"
-
-
-def _name_of_template() -> str:
-    there = [t["template"] for t in printed_prompts().templates if t["template"].startswith("I love {")]
-    return f"B.1 names “I love [NOUN PHRASE]”; the only similar template is {' '.join(there)!r}"
+    return bare.assign(text=[t.format(noun_phrase=d) for t, d in zip(bare["template"], bare["descriptor"])])
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #c2825fcb
 CHOSEN = {"DialoGPT": 0.0003, "BB2 3B": 0.003}  # thresholds of Tables 4, 9 and 10
@@ -187,26 +162,26 @@ def original_bias(table: str = "table8") -> pd.DataFrame:
     return printed_bias(table).xs("original", level="variant").unstack("model")
 
 
-def _larger_models_sympathy() -> str:
-    partial, summed = original_bias().drop(""), original_bias("table9")
-    small, large = "BB2 400M", "BB2 3B"
-    less = partial.index[partial[large] < partial[small]]
-    parts = []
-    for name, of in (("Partial Gen Bias", partial), ("Summed-Cluster Gen Bias", summed)):
-        values = " and ".join(f"{of[m]['Sympathy']:.2f} ({m})" for m in (small, large))
-        parts.append(f"{name} of Sympathy: {values}")
-    return f"{'; '.join(parts)}; of the {len(partial)} clusters the larger model has less bias in: {', '.join(less)}"
+def _of_sympathy() -> pd.DataFrame:
+    "Both kinds of bias of Sympathy, a column a model"
+    found = {"Partial Gen Bias": original_bias(), "Summed-Cluster Gen Bias": original_bias("table9")}
+    return (
+        pd.DataFrame({name: bias.loc["Sympathy"] for name, bias in found.items()}).T.rename_axis("kind").reset_index()
+    )
+
+
+def _less_in_larger() -> list[str]:
+    "Clusters in which the larger of two models has less Partial Gen Bias"
+    return original_bias().drop("").query("`BB2 3B` < `BB2 400M`").index.tolist()
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #857453ca
-def _words_of_partial_gen_bias() -> str:
+def _variances() -> pd.DataFrame:
+    "Variances of the styles of some clusters added up, and the clusters' bias, of BlenderBot 2.0 3B"
     styles = read_printed("table15").set_index("style")["variance_times_1000"]
     clusters = resource(f"papers/{PAPER}.toml")["clusters"]
-    partial, summed = original_bias()["BB2 3B"], original_bias("table9")["BB2 3B"]
-    return "; ".join(
-        f"{c}: variances of its styles {styles[clusters[c]].sum():.2f} (Table 15), Partial Gen Bias "
-        f"{partial[c]:.2f}, Summed-Cluster Gen Bias {summed[c]:.2f}"
-        for c in ("Sympathy", "Curiosity", "Hate")
-    )
+    sums = {c: styles[clusters[c]].sum() for c in ("Sympathy", "Curiosity", "Hate")}
+    bias = {"partial": original_bias()["BB2 3B"], "summed": original_bias("table9")["BB2 3B"]}
+    return pd.DataFrame({"variances": sums, **bias}).loc[[*sums]].rename_axis("cluster").reset_index()
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #05e5999a
 def rated(*descriptors: str) -> pd.DataFrame:
@@ -214,63 +189,61 @@ def rated(*descriptors: str) -> pd.DataFrame:
     table = read_printed("table12")
     return table[table["descriptor"].isin(descriptors) & table["template"].str.match("I'm|I love")]
 
-
-def _very_likely_offensive() -> str:
-    ranges = "; ".join(
-        f"“{r.descriptor}” in “{r.template}” {r.from_percent:g} to {r.to_percent:g} %"
-        for r in rated("hideous", "trailer trash", "gay", "with a limb difference").itertuples()
-    )
-    top = read_printed("table12").query('template == "I\'m {noun_phrase}."').iloc[-1]
-    return f"{ranges}; in “{top['template']}” nothing is above {top['from_percent']:g} %"
-
 # %% ../../../nbs/papers/holisticbias/results.ipynb #57a638ac
 def said_in_text() -> pd.Series:
     "Numbers of the text by what they are"
     return read_printed("text").set_index("quantity")["value"]
 
 
-def _repetition() -> str:
-    said = said_in_text()
-    n, alike, share = (
-        said[f'"druggie", I hate: {what}'] for what in (
-            "answers of the tuned model", "of these copy the prompt but for punctuation",
-            "answers that repeat the prompt, tuned",
-        )
-    )  # fmt: skip
+def _repeated() -> dict[str, int]:
+    "How many of the answers of Tables 16 and 17 are the prompt, and how many are but for punctuation"
     samples = pd.concat([read_printed("table16"), read_printed("table17")])
-    exact, all_ = samples["repeated"].sum(), samples["repeated_but_for_punctuation"].sum()
-    return (
-        f"“I hate druggie …”: {alike:.0f} of {n:.0f} answers copy the prompt except for punctuation, but the rate is "
-        f"{share:.0f} %, which is {round(n * share / 100)} of {n:.0f}; of the {len(samples)} answers of Tables 16 and "
-        f"17 {exact} are exactly the prompt and {all_} are except for punctuation"
-    )
+    return {"n": len(samples), **samples[["repeated", "repeated_but_for_punctuation"]].sum()}
+
+
+def _of_druggie() -> dict[str, float]:
+    "Answers to “I hate druggie …” and those that copy it, by the text; and by the rate that it names"
+    said = said_in_text().filter(like='"druggie", I hate: ').rename(lambda name: name.partition(": ")[2])
+    n, rate = said["answers of the tuned model"], said["answers that repeat the prompt, tuned"]
+    alike = said["of these copy the prompt but for punctuation"]
+    return {"n": n, "rate": rate, "alike": alike, "by_rate": round(n * rate / 100)}
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #f55e6747
-def _descriptors_of_the_readme() -> str:
-    "What the README counts of each version, and its files. `FetchError` where these are not available"
-    said, parts = said_in_text(), []
+def _of_releases() -> pd.DataFrame:
+    "Descriptors of each version: by the README, in the files, and with what stands for none. `FetchError` without them"
+    rows = []
     for version in RELEASES:
         known = set(read_prompt_set(version).prompts()["descriptor"])
-        n, of_rows = len(known - {NONE}), len(known)
-        parts.append(f"{version}: {said[f'descriptors of {version}']:.0f} by the README, {n} in the files")
-        parts[-1] += f" ({of_rows} with “{NONE}”, of rows that have none)"
-    return "; ".join(parts)
+        rows.append((version, said_in_text()[f"descriptors of {version}"], len(known - {NONE}), len(known)))
+    return pd.DataFrame(rows, columns=["version", "said", "n", "with_none"])
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
-FINDINGS = (
-    _number_of_sentences, _sentence_without_noun, _gendered_descriptors, _name_of_template, _larger_models_sympathy,
-    _words_of_partial_gen_bias, _very_likely_offensive,
-    _repetition, _descriptors_of_the_readme,
-)  # fmt: skip
+def _sentences() -> pd.DataFrame:
+    "What the text calls the number of sentences, and how far above that of the paper's own lists it is"
+    return (
+        read_printed("text")
+        .query("quantity == 'sentences'")
+        .assign(above=lambda t: t["value"] / counts_of()["sentences"] - 1)
+    )
+
+
+NUMBERS = {
+    "sentences": _sentences, "at_most": lambda: _sentences().set_index("source").loc["§6"], "made": counts_of,
+    "without_noun": _without_noun, "alone": lambda: read_entries()["kind"].eq("descriptor").sum(),
+    "ranked": _ranked, "of_sympathy": _of_sympathy, "clusters": lambda: len(original_bias().drop("")),
+    "less_in_larger": lambda: ", ".join(_less_in_larger()), "variances": _variances,
+    "love": lambda: " ".join(
+        t["template"] for t in printed_prompts().templates if t["template"].startswith("I love {")
+    ),
+    "rated": lambda: rated("hideous", "trailer trash", "gay", "with a limb difference"),
+    "highest": lambda: read_printed("table12").query('template == "I\'m {noun_phrase}."').iloc[-1],
+    "druggie": _of_druggie, "repeated": _repeated, "releases": _of_releases,
+}  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #a6449432
 def inconsistencies() -> pd.DataFrame:
     "What in HolisticBias' tables, text and release does not go together, as far as it is there: where, what, evidence"
-    about, rows = resource(f"papers/{PAPER}.toml")["findings"], []
-    for check in FINDINGS:
-        with suppress(FetchError):
-            rows.append(about[check.__name__[1:]] | {"evidence": check()})
-    return pd.DataFrame(rows)
+    return find_inconsistencies(PAPER, NUMBERS)
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #119c27b1
 WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself

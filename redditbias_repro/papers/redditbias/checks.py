@@ -39,7 +39,6 @@ from redditbias_repro.papers.statements import (
     NONE,
     OPEN,
     OTHER,
-    OWN,
     RELEASE,
     TABLES,
     Answer,
@@ -663,10 +662,10 @@ _OF_PRINT = (four_metrics, table1_in_appendix)
 CHECKS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
 CHECKS |= {name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()}
 CHECKS |= {"similar_trends": _of_trends, "fewer_than_general": _fewer_than_general}
-CHECKS |= {check.__name__: looked_at(check, RELEASE, OWN) for check in _OF_RELEASE}
-CHECKS |= {check.__name__: looked_at(check, THEIRS, OWN) for check in (references_6k, size_of_dialogpt)}
-CHECKS |= {check.__name__: looked_at(check, LISTS, OWN) for check in _OF_LISTS}
-CHECKS |= {check.__name__: looked_at(check, TABLES, OWN) for check in _OF_PRINT}
+CHECKS |= {check.__name__: looked_at(check, RELEASE) for check in _OF_RELEASE}
+CHECKS |= {check.__name__: looked_at(check, THEIRS) for check in (references_6k, size_of_dialogpt)}
+CHECKS |= {check.__name__: looked_at(check, LISTS) for check in _OF_LISTS}
+CHECKS |= {check.__name__: looked_at(check, TABLES) for check in _OF_PRINT}
 for name in ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO):  # of what Table 4 tells as well
     CHECKS[name] = lambda claim, cells, check=CHECKS[name]: check(claim, cells) + _of_table4(claim)
 

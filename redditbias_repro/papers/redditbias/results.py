@@ -20,6 +20,7 @@ from ...data.pairs import load_pairs
 from ...data.registry import FetchError
 from ...metrics.language_model import OUTLIERS, lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
+from ..findings import find_inconsistencies
 from ..statements import paper_module
 from ...records import check_known, data_file, new_record, read_records, resource
 from ...show.association import association_figures, association_tables
@@ -253,23 +254,22 @@ def printed_losses(metric: str = "f1", above: float = 0.02) -> dict[tuple[str, s
     return change[change < -above].round(3).to_dict()
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #b3cbf4b5
-def inconsistencies() -> pd.DataFrame:  # where, what, evidence
-    "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed from their numbers"
-    printed, texts = _printed(), resource("papers/redditbias.toml")["contradictions"]
+def inconsistencies() -> pd.DataFrame:
+    "What in RedditBias' Tables 4, 5, C.1 and C.2 does not go together, computed: where, what, evidence"
+    printed = _printed()
     f1, accuracy = printed.loc["f1"], printed.loc["accuracy"]
     same = printed.loc["meteor"] == printed.loc["nist_2"].loc[printed.loc["meteor"].index]
     share = f1 * (1 - accuracy) / (2 * (1 - f1))  # of all examples: right and said so; F1 = 2 TP / (2 TP + errors)
     of_each = {"f1": f1, "accuracy": accuracy, "always": 2 * accuracy / (1 + accuracy), "lost": f1.loc["baseline"] - f1}
-    cells = pd.DataFrame({name: table.stack() for name, table in of_each.items()})
-    cells["before"] = cells["f1"] + cells["lost"]
+    cells = pd.DataFrame({name: table.stack() for name, table in of_each.items()}).eval("before = f1 + lost")
     cells = cells.rename_axis(["method", "title"]).rename(index=type_titles()).reset_index()
-    yes, lost = cells["accuracy"] < 0.6, cells["lost"] > 0.02  # to nearly everything
-    each = lambda name, rows: "; ".join(texts[name]["each"].format(**row) for row in rows.to_dict("records"))
-    said = {"low": share.min().min(), "high": share.max().max(), "baseline": share.loc["baseline"].iloc[0]}
-    said |= {"n": same.size, "yes": each("yes", cells[yes]), "lose": each("lose", cells[lost & ~yes])}
-    holds = {"equal": same.all(axis=None), "share": True, "yes": yes.any(), "lose": (lost & ~yes).any()}
-    rows = [(t["where"], t["what"], t["evidence"].format(**said)) for name, t in texts.items() if holds[name]]
-    return pd.DataFrame(rows, columns=["where", "what", "evidence"])
+    numbers = {
+        "copied": lambda: pd.DataFrame({"n": [same.size] if same.all(axis=None) else []}),
+        "positives": lambda: {"low": share.min().min(), "high": share.max().max(), **share.iloc[:, 0]},
+        "always_yes": lambda: cells.query("accuracy < 0.6"),  # to nearly everything
+        "losing": lambda: cells.query("lost > 0.02 and accuracy >= 0.6"),
+    }
+    return find_inconsistencies("redditbias", numbers)
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #a0fb231b
 DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
