@@ -596,7 +596,7 @@ def test_a_table_with_tabs_is_a_table(model_folder, tmp_path, capsys):
 @pytest.mark.parametrize(
     "content,says",
     [
-        ("", "has the columns : expected text"),
+        ("", "has the columns (none): expected text"),
         ("id,text\n1,a\n2\n", "row 3 of"),
         ("text\na,b\n", "has 2 cells: expected 1"),
     ],

@@ -212,7 +212,7 @@ def test_a_file_of_ones_own(spoken, tmp_path):
     packed.write_bytes(gzip.compress(text.encode())[:-9])
     with pytest.raises(ValueError, match="broken, or not a .gz"):
         twitter.read_big(packed)
-    with pytest.raises(FileNotFoundError, match="no file"):
+    with pytest.raises(FileNotFoundError, match="is not a file"):
         twitter.read_big(tmp_path / "nowhere.txt")
     assert not list(read_lines(Path(os.devnull).resolve())) if Path(os.devnull).is_file() else True
 

@@ -89,7 +89,7 @@ def test_what_is_wrong_is_said(crows, stereo, tmp_path, capsys):
     out = ["--out", str(tmp_path / "out")]
     for call, said in (
         (["import", "crows", str(crows)], "pair set 'crows' is unknown: expected one of crows-pairs"),
-        (["import", "crows-pairs", str(tmp_path / "none.csv")], "no file"),
+        (["import", "crows-pairs", str(tmp_path / "none.csv")], "is not a file"),
         (["import", "stereoset", str(crows)], "expected JSON with data and intrasentence"),
         (["import", "stereoset", str(stereo), "--first", "group"], "stereoset has no option first"),
     ):
