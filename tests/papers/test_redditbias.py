@@ -1,5 +1,6 @@
 """The paper's statements: what confirms one, what refutes it, and when it is left open."""
 
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +16,12 @@ from redditbias_repro.papers.redditbias.checks import (
     slips,
     table1_in_appendix,
 )
-from redditbias_repro.papers.redditbias.results import PUBLISHED_MODEL, gather_cells, judge_tasks
+from redditbias_repro.papers.redditbias.results import (
+    PUBLISHED_MODEL,
+    _figures_of_training,
+    gather_cells,
+    judge_tasks,
+)
 from redditbias_repro.papers.statements import read_claims
 from redditbias_repro.show.figures import plot_changes
 from redditbias_repro.specs import BIAS_TYPES
@@ -376,3 +382,13 @@ def test_a_gain_that_holm_does_not_confirm_is_no_loss():
     said = judge_tasks(tests)
     assert said.verdict.tolist() == ["loss", "gain", "undetermined", "no loss", "no loss", "undetermined"]
     assert said.p_holm.tolist() == pytest.approx([0.006, 0.006, 0.16, 0.16, 1, 1])
+
+
+def test_what_trains_nothing_has_no_curves(committed, tmp_path):
+    """Alone it has no figure; beside trainings it takes no place in theirs."""
+    whole = committed / "results" / "redditbias" / "training" / "smollm2-135m-instruct"
+    assert not _figures_of_training(committed / "results")["curves-beside-smollm2-135m-instruct"].findobj(
+        lambda artist: getattr(artist, "get_text", str)() in ("LEACE", "steering")
+    )
+    shutil.copytree(whole / "LEACE", tmp_path / "redditbias" / "training" / "smollm2-135m-instruct" / "LEACE")
+    assert _figures_of_training(tmp_path) == {}

@@ -189,9 +189,10 @@ def test_what_the_page_says_of_the_models_measured(committed):
     page = " ".join((committed / "docs" / "biased.md").read_text(encoding="utf-8").split())
     ranks = rank_models(folder=committed / "results")
     apart = ranks.groupby("bias_type").letters.agg(lambda of: not set.intersection(*map(set, of)))
-    assert apart[apart].index.tolist() == ["religion2"] and ranks.model.nunique() == 2
-    first = ranks[(ranks.bias_type == "religion2") & (ranks["rank"] == 1)].model.item()
-    assert f"Only for Religion #2 does `rank` distinguish them: {first.partition(' ')[0]} is more stereotypical" in page
+    assert apart[apart].index.tolist() == ["religion2"] and ranks.model.nunique() == 3
+    own = ranks[ranks.bias_type == "religion2"].set_index("letters").model
+    said = f"{own['a'].partition(' ')[0]} is more stereotypical than {own['b']}"
+    assert f"Only for Religion #2 does `rank` distinguish any two: {said}" in page
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
-    assert len(starred) == 2 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
-    assert "Both models associate stereotypes with women" in page
+    assert len(starred) == 3 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
+    assert "All three models associate stereotypes with women" in page

@@ -416,6 +416,8 @@ def _figures_of_bias(shown: pd.DataFrame, tables: dict[str, pd.DataFrame]) -> di
 def _figures_of_training(folder: Path | None) -> dict:
     "Training curves of each model, by the objective of the paper's numbers and by others"
     figures, trained = {}, read_records(folder, paper="redditbias", metric="training")
+    reports = trained["loss"] if "loss" in trained else []  # LEACE trains nothing
+    trained = trained[[isinstance(r, list) for r in reports]] if len(reports) else trained[:0]
     for name, own in trained.groupby("model", sort=False) if len(trained) else ():
         of_paper = own.method.isin(PAPER_METHODS)
         parts = {f"curves-{name}": own[of_paper], f"curves-beside-{name}": own[~of_paper]}
