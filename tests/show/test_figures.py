@@ -627,6 +627,16 @@ def test_what_the_pages_say_of_methods_and_association(committed):
     rise = costs.perplexity["LEACE"].replace("+", "").replace("%", "")
     assert f"LEACE, without training, removes two thirds in minutes, at {rise} %" in front
     assert f"LEACE removes two thirds of the association in minutes**, at {rise} %" in short
+    appendix, edits = page(committed, "docs/appendix/debiasing.md"), table.loc[["LEACE", "steering"]]
+    for method, r in edits.iterrows():
+        what, unit = ("the association", " nats") if method == "LEACE" else ("it", "")
+        assert f"lowers {what} by {-r.change:.2f}{unit} [{-r.high:.2f}, {-r.low:.2f}]" in appendix
+        rise = costs.perplexity[method].replace("+", "").replace("%", "")
+        assert f"{rise} % after {method}" in appendix
+    assert f"keeps {100 * edits.tells['LEACE']:.0f} % of the contrasts" in appendix
+    assert -edits.change["steering"] < edits.before["steering"] / 2
+    every = all_seeds(changes).query("method in ('LEACE', 'steering')")
+    assert len(every) == 10 and (every.p_holm > 0.05).all()
     plain = table.loc[["FT", "FT-twice"]]
     assert (plain.p_holm > 0.05).all() and (plain.frequency_p_holm < 0.05).all() and (plain.frequency_change > 0).all()
     text = page(committed, "docs/appendix/debiasing.md")
