@@ -181,7 +181,10 @@ def table(folder=None):
         f"{about['model']['name']}, float32, {about['device']}, {rows.threads.iloc[0]} threads, "
         f"torch {about['libraries']['torch']}."
     )
-    return pd.DataFrame(rows[["step", "milliseconds", "ratio", "ratio_low", "ratio_high"]]), caption
+    table = pd.DataFrame(rows[["step", "milliseconds", "ratio", "ratio_low", "ratio_high"]])
+    ratio = {"{ratio} [{ratio_low}, {ratio_high}]": "ratio [10th, 90th percentile]"}
+    table.attrs["shown"] = {"step": "step", "milliseconds": "milliseconds"} | ratio
+    return table, caption
 
 
 def main():
