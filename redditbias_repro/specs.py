@@ -25,8 +25,8 @@ if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
 
 # %% auto #0
 __all__ = ['BIAS_TYPES', 'DIRECTIONS', 'PHRASE_COLUMNS', 'NONE', 'NO_PREFERENCE', 'writes_blanks', 'match_terms', 'find_terms',
-           'BiasSpec', 'check_visible', 'check_name', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml',
-           'lemma_labels', 'PromptSet', 'fill_templates']
+           'BiasSpec', 'list_specs', 'meant_spec', 'load_spec', 'load_specs', 'to_toml', 'lemma_labels', 'PromptSet',
+           'fill_templates']
 
 # %% ../nbs/specs.ipynb #b55ef49b
 BIAS_TYPES = ("religion1", "religion2", "race", "gender", "orientation")  # RedditBias §2.1
