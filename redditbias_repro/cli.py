@@ -1046,7 +1046,7 @@ def _as_asked(args: argparse.Namespace) -> Iterator[None]:
         yield
 
 # %% ../nbs/cli.ipynb #4b77fc2c
-MAY_BE_EMPTY = "source", "in_front", "user_turn"  # texts that a model reads
+MAY_BE_EMPTY = "source", "in_front", "user_turn", "offence"  # texts that a model reads, and a judge that is left out
 
 
 def main(argv: list[str] | None = None) -> int:

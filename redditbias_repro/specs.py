@@ -434,7 +434,7 @@ def _parse_spec(path, where: str, stem: str) -> BiasSpec:
         check_known(f"{where}: key", key, known)
     for key in _REQUIRED:
         if key not in data:
-            example = "`redditbias specs NAME --toml` prints a specification to start from"
+            example = "`specs NAME --toml` prints a specification to start from"
             raise ValueError(f"{where}: key {key!r} is missing: {example}")
     try:
         return BiasSpec(**{**data, "name": data.get("name") or stem})

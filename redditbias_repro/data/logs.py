@@ -92,6 +92,7 @@ def _part(archive: zipfile.ZipFile, name: str):
 
 def _inspect_log(path: Path) -> tuple[dict, list[dict]]:
     "What an Inspect log says of itself, and its samples. `ValueError` for what is none, or was not finished"
+    wanted = "expected an .eval or .json file that `inspect eval` wrote"
     try:
         if path.suffix == ".eval":
             with zipfile.ZipFile(path) as archive:
@@ -100,18 +101,17 @@ def _inspect_log(path: Path) -> tuple[dict, list[dict]]:
             about = json.loads(read_text(path))
             samples = about["samples"]
         status, named = about["status"], about["eval"]["model"]
-        if not all(isinstance(about["eval"][k], str) and about["eval"][k] for k in ("model", "task")):
-            raise ValueError("no names of model and task")
-        if not all(isinstance(s, dict) and "id" in s for s in samples or ()):
-            raise ValueError("a sample has no id")
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, struct.error) as e:
-        raise ValueError(
-            f"{path} is not an Inspect log ({e!r}): expected an .eval or .json file that `inspect eval` wrote"
-        ) from e
+        why = f"it lacks {e}" if isinstance(e, KeyError) else e
+        raise ValueError(f"{path} is not an Inspect log ({why}): {wanted}") from e
     if status != "success" or not samples:
         raise ValueError(
             f"{path}: the evaluation of {named} ended as {status!r}, with {len(samples or ())} samples: run it again"
         )
+    if not all(isinstance(about["eval"].get(k), str) and about["eval"][k] for k in ("model", "task")):
+        raise ValueError(f"{path} is not an Inspect log (no names of model and task): {wanted}")
+    if not all(isinstance(s, dict) and "id" in s for s in samples):
+        raise ValueError(f"{path} is not an Inspect log (a sample has no id): {wanted}")
     return about, samples
 
 

@@ -37,9 +37,9 @@ from ..stats.proportions import rate_interval
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'of_paper', 'method_places', 'type_titles', 'control_of', 'records_table',
-           'usual_pairs', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
-           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'method_places', 'type_titles', 'control_of', 'records_table', 'usual_pairs',
+           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
+           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
@@ -49,14 +49,14 @@ METHOD_ORDER = ("baseline", *METHODS)
 PAPER_METHODS = ("baseline", "LMD", "ADD", "HD", "CDA", "CADA", "CTDA")
 CONTROLS = ("FT", "FT-twice")  # the same training without debiasing: of losses; of methods that train on copies as well
 
-
+# %% ../../nbs/show/tables.ipynb #ab8c7316
 def of_paper(
     methods: pd.Series,  # names
 ) -> pd.Series:  # of bool
     "Whether each is a paper's method or its control. The others are a family of tests of their own"
     return methods.isin([*PAPER_METHODS, *CONTROLS])
 
-# %% ../../nbs/show/tables.ipynb #ab8c7316
+
 def order_methods(
     methods: Iterable[str],  # names
 ) -> list[str]:  # each once

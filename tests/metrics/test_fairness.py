@@ -255,7 +255,7 @@ def test_measure_from_a_shell(model_folder, tmp_path, capsys, monkeypatch):
     empty.write_text("\n")
     everything = [x for x in command if x not in ("--bias-type", "gender")]
     for wrong, says in (
-        (["--contexts", ""], "corpus '' is not a file"),
+        (["--contexts", ""], "contexts is empty: expected a name"),
         (["--candidates", str(empty)], "holds no line"),
         (
             ["--bias-type", "religion1"],

@@ -246,9 +246,9 @@ def test_filters_are_rows_of_their_own(tmp_path):
         (
             "a.json",
             '{"samples": [1], "status": "success", "eval": {"model": "m", "task": "t"}}',
-            "not a readable log",
+            "a sample has no id",
         ),
-        ("a.json", '{"samples": [{}], "status": "success", "eval": {"model": "m"}}', "no sample whose"),
+        ("a.json", '{"samples": [{}], "status": "success", "eval": {"model": "m"}}', "no names of model and task"),
     ],
 )
 def test_what_is_no_log(tmp_path, name, content, said):
