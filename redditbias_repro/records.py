@@ -335,6 +335,14 @@ def _git(*args):
     return done.stdout.strip() if done and done.returncode == 0 else None
 
 # %% ../nbs/records.ipynb #636d76e3
+def _named(device):
+    "A device with the name of its hardware, which a number may depend on; as it is on a CPU, or where it is not here"
+    torch = sys.modules.get("torch")
+    if not str(device).startswith("cuda") or not torch or not torch.cuda.is_available():
+        return device
+    return f"{device} ({torch.cuda.get_device_name(device)})"
+
+# %% ../nbs/records.ipynb #92ef4d19
 def provenance(model: dict | None = None, corpus: dict | None = None, device: str = "cpu") -> dict:
     "What a record needs so that it can be made again: model, corpus, package version, git commit, versions, device"
     changed = _git("status", "--porcelain", "--", "nbs", "redditbias_repro", "workflow", "config", "data")
@@ -347,7 +355,7 @@ def provenance(model: dict | None = None, corpus: dict | None = None, device: st
         "python": platform.python_version(),
         "libraries": versions(),
         "platform": f"{platform.system()} {platform.machine()}",
-        "device": device,
+        "device": _named(device),
     }
 
 # %% ../nbs/records.ipynb #ec62d4cc
