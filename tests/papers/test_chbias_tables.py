@@ -57,6 +57,7 @@ from redditbias_repro.records import (
     repo_root,
     write_record,
 )
+from redditbias_repro.show.association import association_changes, association_methods
 from redditbias_repro.show.figures import label_fonts, plot_targets
 from redditbias_repro.show.tables import CONTROLS, lmb_changes, lmp_changes, rows_table, target_gaps
 from redditbias_repro.specs import load_spec
@@ -629,6 +630,11 @@ def test_the_page_says_what_debiasing_did(committed):
             if found:
                 said.append(f"{words} in {len(found)} of 4 categories ({', '.join(found)})")
         assert f"Compared with FT-twice, {m} is {' and '.join(said)}." in page
+    for r in association_methods(association_changes(folder=committed / "results", paper="chbias")).itertuples():
+        often = f"{r.frequency_change:.1f}{'*' * (r.frequency_p_holm < 0.05)}"
+        cells = f"{r.before:.2f} → {r.after:.2f}", f"{r.change:.2f} [{r.low:.2f}, {r.high:.2f}]"
+        cells += f"{often} [{r.frequency_low:.1f}, {r.frequency_high:.1f}]", f"{100 * r.tells:.0f} %"
+        assert f"| {r.method} | {' | '.join(cells)} |".replace("-", "−").replace("FT−", "FT-") in page
     lmd = measured_lmb(committed / "results").query("method == 'LMD' and bias_type == 'orientation'").iloc[0]
     assert f"t rises from 3.13 to {lmd.t:.2f}, and t on log perplexities stays the same (9.39, {lmd.t_log:.2f})" in page
     assert (
@@ -651,11 +657,19 @@ def test_the_short_page_says_what_the_records_say(committed):
         for column in ("rise", "rise_calibrated"):
             cells.append(" to ".join(map(three, (1 + talk.loc[m, column].astype(float)).agg(["min", "max"]))))
         assert f"| {m} | {' | '.join(map(str, cells))} |" in page, m
-    verdicts, beyond = (t.set_index(["method", "bias_type"]).verdict for t in (changes, controlled))
-    assert verdicts["CTDA", "gender"] == "undetermined" and beyond["CTDA", "orientation"] == "more"
+    verdicts = changes.set_index(["method", "bias_type"]).verdict
     worse = {b for b in CATEGORIES if verdicts["CADA", b] == "more"}
     assert worse == {b for b in CATEGORIES if verdicts["FT", b] == "more"} == {"gender", "age", "appearance"}
     assert set(changes.verdict_cluster) | set(controlled.verdict_cluster) == {"undetermined"}
+    association = association_changes(folder=committed / "results", paper="chbias")
+    by_method = association_methods(association).set_index("method")
+    assert set(association.verdict) == {"undetermined"} and len(association) == 28
+    assert (by_method.p_holm > 0.05).all()
+    more = by_method[by_method.frequency_p_holm < 0.05]
+    assert set(more.index) == {"FT", "FT-twice", "CADA"} and (by_method.tells[["LMD", "ADD", "HD"]] < 0.25).all()
+    assert f"by {more.frequency_change.min():.1f} to {more.frequency_change.max():.1f} nats" in page
+    flat = by_method.tells[["LMD", "ADD", "HD"]]
+    assert f"{100 * flat.min():.0f} to {100 * flat.max():.0f} % of its contrasts" in page
     cost = talk.set_index("bias_type", append=True).rise_calibrated.astype(float).unstack("bias_type")
     assert (cost.loc["CTDA"] > 1).all() and (cost.loc[list(METHODS)].idxmin() == "CTDA").all()
     own = read_records(committed / "results", paper="chbias", metric="association", method="baseline")
