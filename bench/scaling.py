@@ -19,6 +19,7 @@ def measured():
     from redditbias_repro.records import read_records
 
     rows = read_records(paper="bench")
+    rows = rows[rows.device.isna() | (rows.device == "cpu")]
     scoring = rows[(rows.metric == "scoring") & (rows.method == "tree") & (rows.bias_type == "prompts-100000")].iloc[0]
     made = rows[(rows.metric == "debias") & (rows.method == "HD-packed")].iloc[0]
     scans = {r.method: r.median_seconds for r in rows[rows.metric == "retrieval"].itertuples()}

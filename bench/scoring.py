@@ -468,7 +468,7 @@ def write(bench, plan):
             perplexity, nll, over = differences(rounds, loop)
             values |= {"largest_difference": float(perplexity), "largest_difference_nll": float(nll)}
             values["over_1e-4"] = len(over)
-            if len(over):  # which of the two is it? float64 tells
+            if len(over) and bench.how["dtype"] == "float32":  # which of the two is it? float64 tells
                 texts = [sentences(name)[i] for i in over]
                 means = [[r[0]["means"][i] for i in over] for r in (rounds, loop)]
                 mine, theirs = from_float64(model, tokenizer, texts, *means)
@@ -530,6 +530,7 @@ SHOWN = {  # of the full table, in Markdown; the CSV has all columns
     "peak memory above the model, MB": "memory above the model, MB",
     "largest difference of nll": "largest difference of nll",
 }
+GPU_SHOWN = {k: v for k, v in SHOWN.items() if k not in ("model", "tokens a second")}
 
 
 def full_table(rows):
@@ -557,7 +558,7 @@ def full_table(rows):
         "dtype": rows.dtype,
     }
     table = pd.DataFrame(columns)
-    table.attrs["shown"] = SHOWN
+    table.attrs["shown"] = SHOWN if (rows.device == "cpu").all() else {"dtype": "number type"} | GPU_SHOWN
     return table
 
 
@@ -573,8 +574,13 @@ def caption(rows):
         f"best matrix product in the same run: {' or '.join(sorted(found))} GFLOP/s (peak)"
         for (model, dtype, device, threads), found in peaks.items()
     )
+    alone = (
+        "all rounds ran in one process"
+        if "process" in rows.provenance.iloc[0]
+        else "each round is a process of its own"
+    )
     return (
-        f"{where}. Each time is the median of the rounds that the CSV counts; each round is a process of its own. "
+        f"{where}. Each time is the median of the rounds that the CSV counts; {alone}. "
         "Times include tokenization and the check at first use, but not loading. Each library uses its best batch "
         "size. HolisticBias prompts: all nouns of a template and descriptor together, with templates and axes in the "
         'proportions of the whole set; "drawn singly": single prompts at random, which share less. Differences are '
@@ -583,10 +589,20 @@ def caption(rows):
     )
 
 
+def on_cpu(rows):
+    return rows[rows.device == "cpu"]
+
+
+def on_gpu(rows):
+    """Those of the fewest numbers last: float32, then bfloat16."""
+    return rows[rows.device != "cpu"].sort_values(["dtype", "input", "contender"], ascending=[False, True, True])
+
+
 def first_group(rows):
     """The rows of one model, processor and number type, those with the most: they can be compared.
 
     The short table and the figure show them."""
+    rows = on_cpu(rows)
     keys = ["model", "device_name", "dtype"]
     return rows[(rows[keys] == list(rows[keys].value_counts().index[0])).all(axis=1)]
 
@@ -615,6 +631,29 @@ def short_table(rows, contenders=CONTENDERS):
     wide.insert(0, "tree, ms per sentence", each)
     wide.insert(0, "sentences", [INPUTS[i] for i in wide.index])
     return wide.reset_index(drop=True)
+
+
+def gpu_report(folder=None):
+    """The part of docs/scoring.md on GPUs; empty without a measurement."""
+    import pandas as pd
+
+    from redditbias_repro.show import to_markdown
+
+    rows = on_gpu(measured(folder))
+    if not len(rows):
+        return ""
+    parts = {dtype: short_table(of) for dtype, of in rows.groupby("dtype", sort=False)}
+    table = pd.concat([t.assign(**{"number type": dtype}) for dtype, t in parts.items()])
+    table = table[["sentences", "number type", *(c for c in table if c not in ("sentences", "number type"))]]
+    tree = rows[rows.method == "tree"].groupby("dtype")
+    exact, coarse = tree.largest_difference_nll.max(), tree.largest_difference.max()
+    said = (
+        f"Times of others are multiples of the tree's. Model: {rows.model.iloc[0]} on one {rows.device_name.iloc[0]}, "
+        f"up to {rows['rounds'].max()} rounds in one process. In float32, the tree's negative log likelihoods differ "
+        f"from those of one by one by at most {exact['float32']:.1e} (relative)."
+        + (f" In bfloat16, perplexities differ by up to {coarse['bfloat16']:.1%}." if "bfloat16" in coarse else "")
+    )
+    return to_markdown(table.fillna(""), said)
 
 
 def report(folder=None):
@@ -754,20 +793,30 @@ def draw():
 
     rows = measured()
     folder = project_path("figures", "bench")
-    save_table(full_table(rows), folder / "scoring", caption(rows))
+    for name, own in (("scoring", on_cpu(rows)), ("scoring-gpu", on_gpu(rows))):
+        if len(own):
+            save_table(full_table(own), folder / name, caption(own))
     save_figure(draw_speed(first_group(rows)), folder / "scoring")
 
 
-MARKS = ("<!-- bench: written by `make bench BENCH=--readme` -->", "<!-- /bench -->")
+PARTS = {  # of docs/, by what marks them
+    ("scoring.md", "bench"): report,
+    ("scoring.md", "gpu"): gpu_report,
+    ("appendix/scoring.md", "bench"): details,
+}
 
 
 def write_readme():
     from redditbias_repro.records import write_atomic
 
-    for path, made in (("scoring.md", report()), ("appendix/scoring.md", details())):
-        path = ROOT / "docs" / path
-        before, rest = path.read_text(encoding="utf-8").split(MARKS[0])
-        write_atomic(path, f"{before}{MARKS[0]}\n\n{made}\n{MARKS[1]}{rest.split(MARKS[1])[1]}")
+    for (path, name), made in PARTS.items():
+        path, begin, end = (
+            ROOT / "docs" / path,
+            f"<!-- {name}: written by `make bench BENCH=--readme` -->",
+            f"<!-- /{name} -->",
+        )
+        before, rest = path.read_text(encoding="utf-8").split(begin)
+        write_atomic(path, f"{before}{begin}\n\n{made()}\n{end}{rest.split(end)[1]}")
 
 
 def main():
