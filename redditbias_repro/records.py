@@ -550,7 +550,7 @@ def write_record(
     folder: Path | None = None,  # default: `results/` of the checkout
     replace: bool = False,  # also where the record before is the same, or richer
 ) -> Path:  # of the record, or of the one before that stays
-    """Write one record atomically; `ValueError` for a field too many, too few, or a value that is not finite.
+    """Write one record atomically; `ValueError` for one that `read_record` would refuse, or a value that is not finite.
 
     The record before stays where it is the same but for rounding, which shows that it was reproduced.
 
@@ -561,14 +561,17 @@ def write_record(
     bad = {k: v for k, v in record["values"].items() if isinstance(v, float) and not math.isfinite(v)}
     if bad:
         raise ValueError(f"a result must have finite values: {bad}")
+    ordered = {k: record[k] for k in FIELDS}
+    content = json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if wrong := _wrong(json.loads(content)):
+        raise ValueError(f"not a result record: no valid {', '.join(wrong)}")
     folder = results_folder(folder)
     if record["provenance"].get("corpus", {}).get("stands_in_for"):
         folder = stand_in_path(folder)
     path = record_path(record, folder)
     if path.is_file() and not replace and _stays(path, record):
         return path
-    ordered = {k: record[k] for k in FIELDS}
-    return write_atomic(path, json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return write_atomic(path, content)
 
 
 def _stays(path: Path, record: dict) -> bool:
@@ -627,22 +630,54 @@ def read_json(path: Path) -> dict:
 
 _KINDS = dict.fromkeys(FIELDS[:7], str) | {"n": int, "values": dict, "seed": (int, type(None)), "params": dict}
 _KINDS |= {"seconds": (int, float), "provenance": dict}
-_ORIGINS = "model", "corpus", "debiasing", "training"
+_ORIGINS = "model", "corpus", "package", "libraries", "device"  # what a record's provenance has at least
+_PARTS = {"model": dict, "corpus": dict, "libraries": dict, "device": str, "package": (str, type(None))}
+_PARTS |= dict.fromkeys(("debiasing", "training"), (dict, type(None)))
+_VALUE = {"string": str, "array": list, "object": dict}  # all others: a number, or none
+_EXPECTED = {str: "a text", list: "a list", dict: "an object"}
+
+
+@cache
+def _value_kinds() -> dict[str, dict[str, type]]:
+    "Metric → its values that are no numbers, by `record.schema.json`; other packages' metrics are not in it"
+    schema = json.loads((files("redditbias_repro") / "resources" / "record.schema.json").read_text(encoding="utf-8"))
+    kinds = {}
+    for case in schema["allOf"]:
+        own = case["then"]["properties"]["values"].get("properties", {})
+        own = {name: _VALUE[value["type"]] for name, value in own.items()}
+        kinds |= dict.fromkeys(case["if"]["properties"]["metric"]["enum"], own)
+    return kinds
+
+
+def _wrong_values(record: dict) -> Iterator[str]:
+    "Values of another kind than their metric's"
+    kinds = _value_kinds().get(record["metric"])
+    for name, value in record["values"].items() if kinds is not None else ():
+        kind = kinds.get(name, (int, float, type(None)))
+        if not isinstance(value, kind):
+            shown = value if isinstance(value, (str, int, float)) else type(value).__name__
+            yield f"values.{name} ({str(shown)[:40]!r}, expected {_EXPECTED.get(kind, 'a number')})"
+
+
+def _wrong(record: dict) -> list[str]:
+    "Fields that are not there, empty, or of another kind, or unknown"
+    of_kind = lambda value, kind: isinstance(value, kind) and not isinstance(value, bool)
+    return [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)] or [
+        *(k for k in FIELDS[:7] if not record[k].strip()),
+        *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
+        *(k for k in ("values", "provenance") if not record[k]),
+        *(f"provenance.{k}" for k in _ORIGINS if k not in record["provenance"]),
+        *(f"provenance.{k}" for k, v in record["provenance"].items() if not isinstance(v, _PARTS.get(k, object))),
+        *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
+        *(f"params.{k}" for k, v in record["params"].items() if isinstance(v, (dict, list))),
+        *(k for k in record if k not in FIELDS),
+        *_wrong_values(record),
+    ]
 
 
 def check_record(record: dict, path: Path) -> dict:
     "The same. `ValueError` that names its file where a field is not there, empty, or of another kind, or is unknown"
-    of_kind = lambda value, kind: isinstance(value, kind) and not isinstance(value, bool)
-    wrong = [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)] or [
-        *(k for k in FIELDS[:7] if not record[k].strip()),
-        *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
-        *(k for k in ("values", "provenance") if not record[k]),
-        *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
-        *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
-        *(f"params.{k}" for k, v in record["params"].items() if isinstance(v, (dict, list))),
-        *(k for k in record if k not in FIELDS),
-    ]
-    if wrong:
+    if wrong := _wrong(record):
         raise ValueError(f"{path} is not a record: no valid {', '.join(wrong)}: remove it, or make it again")
     return record
 
@@ -656,6 +691,24 @@ def read_record(path: Path) -> dict:
 def _parsed(path: Path, changed: tuple) -> dict:
     "A record, parsed once a process as long as its file is the same"
     return read_record(path)
+
+
+@cache
+def _papers() -> set[str]:
+    "In whose tables a record may stand: a paper's, one's own, the benchmarks', another package's"
+    added = *plugins("corpora"), *plugins("measures")
+    return {"own", "bench", *added, *(f.name for f in (files("redditbias_repro") / "resources" / "specs").iterdir())}
+
+
+def _unknown_names(record: dict) -> str:
+    "Which name of a record nobody knows; empty for one of ours, of another package's or of one's own"
+    paper, metric = record["paper"], record["metric"]
+    if paper not in _papers():
+        return f"paper {paper!r} is unknown{nearest(paper, _papers())}"
+    added = *plugins("corpora"), *plugins("measures")
+    if metric in (*_value_kinds(), *added) or paper in ("own", *added):
+        return ""
+    return f"metric {metric!r} is unknown{nearest(metric, _value_kinds())}"
 
 
 def _in_order(row: tuple[Path, dict]) -> tuple:
@@ -696,7 +749,8 @@ def read_records(
 
     Methods whose records only their settings tell apart are named by these, and those with a choice of their own by it.
 
-    One that is broken is left out, with a warning that names the file"""
+    One that is broken is left out, with a warning that names the file; one whose paper or metric nobody knows is kept,
+    with a warning as well"""
     import pandas as pd
 
     folder, found = results_folder(folder), []
@@ -708,6 +762,9 @@ def read_records(
         except ValueError as e:  # one that is broken stops no other
             warnings.warn(f"left out: {e}", stacklevel=2)
             continue
+        if unknown := _unknown_names(record):
+            said = "correct it in the file, or install the package that adds it"
+            warnings.warn(f"{path}: tables may leave it out, as its {unknown.rstrip('?')}; {said}", stacklevel=2)
         if matches(flat(record), wanted):
             found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
     found.sort(key=_in_order)

@@ -523,12 +523,15 @@ def test_a_broken_record_stops_nothing_else(model_folder, pairs, tmp_path, capsy
         ("n", 0), ("n", True), ("seed", -1), ("seconds", -1), ("seconds", float("nan")), ("model", " "), ("method", ""),
         ("bias_type", ""), ("extra", 1), ("values", {"t": float("inf")}), ("values", {"model": "x"}),
         ("params", {"n": 1}), ("params", {"a": {}}), ("provenance", {"debiasing": "x"}),
+        ("provenance", {"device": "cpu"}),
     ],
 )  # fmt: skip
 def test_a_record_that_says_what_none_says(field, value, tmp_path):
     """It stands in no table."""
     record = dict.fromkeys(("paper", "metric", "bias_type", "method", "model", "corpus", "split"), "x")
-    record |= {"n": 1, "values": {"t": 1.0}, "seed": 0, "params": {}, "seconds": 0, "provenance": {"device": "cpu"}}
+    origin = {"model": {}, "corpus": {}, "package": None, "libraries": {}, "device": "cpu"}
+    record |= {"paper": "own", "n": 1, "values": {"t": 1.0}, "seed": 0, "params": {}, "seconds": 0}
+    record |= {"provenance": origin}
     for content, n in ((record, 1), ({**record, field: value}, 0)):
         (tmp_path / "one.json").write_text(json.dumps(content))
         with warnings.catch_warnings(record=True) as said:
