@@ -83,6 +83,7 @@ TYPES = {  # as the options name them
     "seed": _number(int, 0, 2**32 - 1),  # what NumPy takes
     "weight": _number(float, 0, 10**6),  # the papers' largest is 100; far above, the weights of the model overflow
     "positive": _number(float, 0, 10**6, above=True),
+    "rate": _number(float, 0, 1, above=True),
     "share": _number(float, 0.001, 0.999),
     "count": _number(int, 1, 10**6),
     "page": _number(int, 2, 10**6),
@@ -692,6 +693,8 @@ def _debias(args) -> None:
         raise ValueError(f"--out {args.out} is the model to debias: give another folder")
     if not args.out.name:
         raise ValueError(f"--out {args.out} has no name of its own: name a new folder")
+    if args.texts and args.corpus != args.parser.get_default("corpus"):
+        raise ValueError("--texts and --corpus both say what to train on: give one of them")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
@@ -710,7 +713,7 @@ def _debias(args) -> None:
     options = {n: getattr(args, n) for n in names} | ({"bf16": True} if args.bf16 else {})
     run = debias(model, tokenizer, spec, texts, args.method, args.out, save_steps=_saved_every(args.epochs), **options)
     print(f"written: {run.folder} ({args.method} on {run.settings['sentences']} sentences, {run.seconds:.0f} s)")
-    if Path(args.corpus).is_file() and not args.texts:
+    if Path(args.corpus).is_file():
         print(f"{args.corpus} has no splits: measure on pairs that were not trained on")
     how = f"--bias-type {bias_type}" + ("" if args.corpus == "auto" else f" --corpus {args.corpus}")
     print(f"before: redditbias measure --model {args.model} {how}")

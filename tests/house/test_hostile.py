@@ -326,6 +326,7 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["specs", ""], "name is empty"),
         (["compare", "--logs", "a", "b", "--corpus", "pairs.csv"], "leave out --corpus, or --logs"),
         (["specs", "pairs.csv/x.toml"], "is not a file"),
+        (["debias", "--texts", "said.txt", "--corpus", "nosuch", "--out", "o"], "--texts and --corpus both say"),
     ],
 )
 def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
