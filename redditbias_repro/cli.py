@@ -508,12 +508,12 @@ def _show_spec(spec) -> None:
 # %% ../nbs/cli.ipynb #37a4fe38
 def _share(args) -> None:
     "Records in the formats by which results are collected"
-    from redditbias_repro.records import read_json, read_records, results_folder
+    from redditbias_repro.records import read_json, read_records
     from redditbias_repro.show.sharing import share_results
 
     found = read_records()
     if not len(found):
-        raise ValueError(f"there are no records in {results_folder()}: `redditbias measure --save` writes some")
+        raise _no_records()
     wanted = found if args.model is None else found[found["model"].isin(args.model)]
     if not len(wanted):
         raise ValueError(
@@ -828,9 +828,16 @@ def _fill(page: str, texts: dict[str, str]) -> str:
     return page
 
 
+def _no_records(of: str = "") -> ValueError:
+    "The error of a command that needs records"
+    from redditbias_repro.records import results_folder
+
+    return ValueError(f"there are no records{of} in {results_folder()}: `redditbias measure --save` writes some")
+
+
 def _report(args) -> None:
     from redditbias_repro.papers import statements
-    from redditbias_repro.records import project_path, read_records, results_folder, write_atomic
+    from redditbias_repro.records import project_path, read_records, write_atomic
     from redditbias_repro.show import readme as reports
 
     if args.html and args.readme:
@@ -838,12 +845,12 @@ def _report(args) -> None:
     if args.html:
         from redditbias_repro.papers.report import write_report
 
+        if not len(read_records()):
+            raise _no_records()
         print(f"written: {write_report(args.html)}")
         return
-    if args.paper != FIRST and not len(read_records(paper=args.paper)):
-        raise ValueError(
-            f"there are no records of {args.paper!r} in {results_folder()}: `redditbias measure --save` writes some"
-        )
+    if not len(read_records(paper=args.paper)):
+        raise _no_records(f" of {args.paper}")
     texts = {name: reports.report(name, paper=args.paper) for name in reports.REPORTS}
     texts["scorecard"] = statements.scorecard_report() if args.readme else ""
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():

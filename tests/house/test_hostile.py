@@ -354,6 +354,14 @@ def test_a_search_that_cannot_begin_leaves_nothing(tmp_path, capsys):
     assert [p.name for p in tmp_path.iterdir()] == ["d.jsonl"]
 
 
+@pytest.mark.parametrize("options", [[], ["--html", "page.html"], ["--paper", "chbias"]])
+def test_a_folder_without_records_has_no_report(options, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    said = says(capsys, "report", "--results", "empty", *options)
+    assert "there are no records" in said and "in empty: `redditbias measure --save` writes some" in said
+    assert not (tmp_path / "page.html").exists()
+
+
 def test_an_empty_name_is_no_path(capsys):
     with pytest.raises(SystemExit):
         main(["measure", "--out", ""])
