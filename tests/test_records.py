@@ -247,7 +247,7 @@ BAD = [
     *({"seconds": seconds} for seconds in (-1, "1", None)),
     *({"values": v} for v in ({}, [], {"model": 1}, {"t": "1"})),
     *({"params": p} for p in ([], {"n": 1}, {"a": {}}, {"a": [1]})), {"more": 1},
-    *({"provenance": p} for p in ({}, [], {"device": "cpu"}, *(ORIGIN | {k: 3} for k in (*ORIGIN, "training")))),
+    *({"provenance": p} for p in ({}, [], *(ORIGIN | {k: 3} for k in ("model", "corpus", "debiasing", "training")))),
     *({"metric": m, "values": {name: value}} for m, name, value in (
         ("lmb", "pairs", [1]), ("association", "over", 1), ("crg", "dialogues", None), ("training", "loss", 0.5),
     )),

@@ -532,7 +532,6 @@ def test_a_broken_record_stops_nothing_else(model_folder, pairs, tmp_path, capsy
         ("n", 0), ("n", True), ("seed", -1), ("seconds", -1), ("seconds", float("nan")), ("model", " "), ("method", ""),
         ("bias_type", ""), ("extra", 1), ("values", {"t": float("inf")}), ("values", {"model": "x"}),
         ("params", {"n": 1}), ("params", {"a": {}}), ("provenance", {"debiasing": "x"}),
-        ("provenance", {"device": "cpu"}),
     ],
 )  # fmt: skip
 def test_a_record_that_says_what_none_says(field, value, tmp_path):
