@@ -694,7 +694,8 @@ def _parsed(path: Path, changed: tuple) -> dict:
 def _papers() -> set[str]:
     "In whose tables a record may stand: a paper's, one's own, the benchmarks', another package's"
     added = *plugins("corpora"), *plugins("measures")
-    return {"own", "bench", *added, *(f.name for f in (files("redditbias_repro") / "resources" / "specs").iterdir())}
+    ours = (f.name for f in (files("redditbias_repro") / "resources" / "papers").iterdir() if f.is_dir())
+    return {"own", "bench", *added, *ours}
 
 
 def _unknown_names(record: dict) -> str:

@@ -288,6 +288,12 @@ def test_names_that_no_table_has_are_said(names, said, tmp_path, monkeypatch):
     records._papers.cache_clear()
 
 
+def test_our_own_names_are_known(committed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_records(committed / "results")) > 1000
+
+
 def test_what_is_no_file_is_no_record(tmp_path):
     write_record(made(), tmp_path)
     (tmp_path / "folder.json").mkdir()

@@ -230,7 +230,9 @@ def rank_blocks(
             title = title_of(own)
             blocks += [
                 figure_block(plot_rank(own, paper), f"Models with intervals: {title}", order_found(own)),
-                table_block(shown_ranks(own), f"Ranking of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"),
+                table_block(
+                    shown_ranks(own, paper), f"Ranking of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"
+                ),
             ]
     return blocks
 
@@ -255,12 +257,14 @@ SAID = (
 
 def shown_ranks(
     table: pd.DataFrame,  # rows of `rank_models`
+    paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
-    "The columns that a reader looks at first"
+    "The columns that a reader looks at first, bias types by their titles"
     ends = lambda low, high: ["" if a != a else f"[{a:.2f}, {b:.2f}]" for a, b in zip(table[low], table[high])]
     span = lambda a, b: "" if a != a else f"{a:.0f}" if a == b else f"{a:.0f} to {b:.0f}"
     ranks = [span(a, b) for a, b in zip(table["rank_low"], table["rank_high"])]
-    shown = table.assign(interval=ends("low", "high"), ranks=ranks)
+    titles = table["bias_type"].map(type_titles(table["bias_type"], paper))
+    shown = table.assign(bias_type=titles, interval=ends("low", "high"), ranks=ranks)
     names = {"bias_type": "bias type", "same_order": "same order"}
     columns = ["bias_type", "rank", "model", "value", "interval", "letters", "ranks", "same_order"]
     return shown[columns].rename(columns=names)
