@@ -631,30 +631,39 @@ def read_json(path: Path) -> dict:
 _KINDS = dict.fromkeys(FIELDS[:7], str) | {"n": int, "values": dict, "seed": (int, type(None)), "params": dict}
 _KINDS |= {"seconds": (int, float), "provenance": dict}
 _ORIGINS = "model", "corpus", "debiasing", "training"
-_VALUE = {"string": str, "array": list, "object": dict}  # all others: a number, or none
-_EXPECTED = {str: "a text", list: "a list", dict: "an object"}
+_TYPES = {"string": {str}, "array": {list}, "object": {dict}, "integer": {int}, "number": {int, float}}
+_TYPES |= {"boolean": {bool}, "null": {type(None)}}
+_EXPECTED = {"string": "a text", "array": "a list", "object": "an object", "integer": "a whole number"}
 
 
 @cache
-def _value_kinds() -> dict[str, dict[str, type]]:
-    "Metric → its values that are no numbers, by `record.schema.json`; other packages' metrics are not in it"
-    schema = json.loads((files("redditbias_repro") / "resources" / "record.schema.json").read_text(encoding="utf-8"))
-    kinds = {}
-    for case in schema["allOf"]:
-        own = case["then"]["properties"]["values"].get("properties", {})
-        own = {name: _VALUE[value["type"]] for name, value in own.items()}
-        kinds |= dict.fromkeys(case["if"]["properties"]["metric"]["enum"], own)
-    return kinds
+def _schema() -> dict:
+    return json.loads((files("redditbias_repro") / "resources" / "record.schema.json").read_text(encoding="utf-8"))
 
 
-def _wrong_values(record: dict) -> Iterator[str]:
-    "Values of another kind than their metric's"
-    kinds = _value_kinds().get(record["metric"])
-    for name, value in record["values"].items() if kinds is not None else ():
-        kind = kinds.get(name, (int, float, type(None)))
-        if not isinstance(value, kind):
-            shown = value if isinstance(value, (str, int, float)) else type(value).__name__
-            yield f"values.{name} ({str(shown)[:40]!r}, expected {_EXPECTED.get(kind, 'a number')})"
+@cache
+def _of_metrics() -> dict[str, dict]:
+    "Metric → the schema of its values; other packages' metrics have none"
+    cases = ((case["if"]["properties"]["metric"]["enum"], case["then"]["properties"]) for case in _schema()["allOf"])
+    return {metric: said["values"] for metrics, said in cases for metric in metrics}
+
+
+def _misfits(value, schema: dict, at: str) -> Iterator[str]:
+    "What of a value is of another kind than a schema says: types, required names, and patterns of texts"
+    if "$ref" in schema:
+        schema = _schema()["$defs"][schema["$ref"].rpartition("/")[2]]
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and type(value) not in set(chain(*(_TYPES[t] for t in types))):
+        shown = value if isinstance(value, (str, int, float)) else type(value).__name__
+        yield f"{at} ({str(shown)[:40]!r}, expected {_EXPECTED.get(types[0], 'a number')})"
+    elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        yield f"{at} ({value[:40]!r}, expected hexadecimal digits)"
+    elif isinstance(value, dict):
+        yield from (f"{at}.{name}" for name in schema.get("required", ()) if name not in value)
+        for name, inner in value.items():
+            own = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
+            yield from _misfits(inner, own, f"{at}.{name}")
 
 
 def _wrong(record: dict) -> list[str]:
@@ -666,9 +675,9 @@ def _wrong(record: dict) -> list[str]:
         *(k for k in ("values", "provenance") if not record[k]),
         *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
         *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
-        *(f"params.{k}" for k, v in record["params"].items() if isinstance(v, (dict, list))),
         *(k for k in record if k not in FIELDS),
-        *_wrong_values(record),
+        *_misfits(record["params"], _schema()["properties"]["params"], "params"),
+        *_misfits(record["values"], _of_metrics().get(record["metric"], {}), "values"),
     ]
 
 
@@ -704,9 +713,9 @@ def _unknown_names(record: dict) -> str:
     if paper not in _papers():
         return f"paper {paper!r} is unknown{nearest(paper, _papers())}"
     added = *plugins("corpora"), *plugins("measures")
-    if metric in (*_value_kinds(), *added) or paper in ("own", *added):
+    if metric in (*_of_metrics(), *added) or paper in ("own", *added):
         return ""
-    return f"metric {metric!r} is unknown{nearest(metric, _value_kinds())}"
+    return f"metric {metric!r} is unknown{nearest(metric, _of_metrics())}"
 
 
 def _in_order(row: tuple[Path, dict]) -> tuple:

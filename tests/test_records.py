@@ -28,6 +28,7 @@ from redditbias_repro.records import (
 )
 from redditbias_repro.scoring.passes import ScoringStats
 
+PAIRS = "nll1", "nll2", "tokens1", "tokens2", "cluster"
 SCHEMA = files("redditbias_repro") / "resources" / "record.schema.json"
 ORIGIN = {"model": {}, "corpus": {}, "package": None, "libraries": {}, "device": "cpu"}
 PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python", "libraries", "platform", "device"}
@@ -228,6 +229,8 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
      ({"values": {"t": "-3.0"}}, r"is not a record: no valid values\.t \('-3.0', expected a number\): remove it"),
      ({"values": {"t": 1.0, "pairs": "x"}}, r"is not a record: no valid values\.pairs \('x', expected an object\)"),
      ({"metric": "association", "values": {"over": 3}}, r".*values\.over \('3', expected a text\)"),
+     ({"values": {"pairs": {"nll1": "x"}}}, r".*values\.pairs\.nll2, .*values\.pairs\.nll1 \('x', expected hexadec"),
+     ({"params": {"train_seed": "x"}}, r".*params\.train_seed \('x', expected a whole number\)"),
      ({"values": {"t": [1.0]}}, r".*values\.t \('list', expected a number\)"),
      ({"provenance": ORIGIN | {"corpus": [1]}}, "is not a record: no valid provenance.corpus")],
 )  # fmt: skip
@@ -246,10 +249,12 @@ BAD = [
     *({"n": n} for n in (0, -1, "3", 1.5, None, True)), *({"seed": seed} for seed in (-1, "0", 0.5)),
     *({"seconds": seconds} for seconds in (-1, "1", None)),
     *({"values": v} for v in ({}, [], {"model": 1}, {"t": "1"})),
-    *({"params": p} for p in ([], {"n": 1}, {"a": {}}, {"a": [1]})), {"more": 1},
+    *({"params": p} for p in ([], {"train_seed": "x"}, {"train_seed": True}, {"n": 1}, {"a": {}}, {"a": [1]})),
+    {"more": 1},
     *({"provenance": p} for p in ({}, [], *(ORIGIN | {k: 3} for k in ("model", "corpus", "debiasing", "training")))),
     *({"metric": m, "values": {name: value}} for m, name, value in (
-        ("lmb", "pairs", [1]), ("association", "over", 1), ("crg", "dialogues", None), ("training", "loss", 0.5),
+        ("lmb", "pairs", [1]), ("lmb", "pairs", {"nll1": ""}), ("association", "left_out", {"no target": "x"}),
+        ("association", "over", 1), ("crg", "dialogues", None), ("training", "loss", 0.5),
     )),
 ]  # fmt: skip
 
@@ -332,7 +337,7 @@ def made(t=-3.0, p_cluster=0.25, commit=False, **corpus):
     record = new_record(
         "lmb", {"name": "tiny"}, {"name": "redditbias", "files": {}, "note": "", **corpus}, 238,
         {"t": t, "p": 1e-3, "p_cluster": p_cluster, "n_clusters": 13 if p_cluster else 0,
-         "pairs": {"nll1": packed(80.5, 41.25)}},
+         "pairs": {**dict.fromkeys(PAIRS, ""), "nll1": packed(80.5, 41.25), "clusters": []}},
         "redditbias", "race",
     )  # fmt: skip
     record["provenance"]["git_changed"] = commit
@@ -365,15 +370,16 @@ def test_another_field_is_not_poorer(tmp_path):
 
 @pytest.mark.parametrize(
     "poorer, said",
-    [({"p_cluster": None, "more": 1.0}, "p_cluster"), ({"pairs": {"groups": [1.0]}}, "groups"), ({}, r"n .9 of 12.")],
+    [({"p_cluster": None, "more": 1.0}, "p_cluster"), ({"forms": [["a"]]}, "forms"), ({}, r"n .9 of 12.")],
 )
 def test_what_lost_something_is_poorer_whatever_it_gained(tmp_path, poorer, said):
     full = made() | {"n": 12}
-    full["values"]["pairs"] = {"groups": [1.0, 2.0]}
+    full["values"]["pairs"]["forms"] = [["a"], ["b"]]
     path = write_record(full, tmp_path)
     before = path.read_bytes()
     record = made() | {"n": 12 if poorer else 9}
-    record["values"] |= {"pairs": {"groups": [1.0, 2.0]}, **poorer}
+    record["values"] |= {k: v for k, v in poorer.items() if k != "forms"}
+    record["values"]["pairs"]["forms"] = poorer.get("forms", [["a"], ["b"]])
     with pytest.warns(UserWarning, match=f"lacks {said}"):
         write_record(record, tmp_path)
     assert path.read_bytes() == before
