@@ -254,7 +254,7 @@ BAD = [
     *({"provenance": p} for p in ({}, [], *(ORIGIN | {k: 3} for k in ("model", "corpus", "debiasing", "training")))),
     *({"metric": m, "values": {name: value}} for m, name, value in (
         ("lmb", "pairs", [1]), ("lmb", "pairs", {"nll1": ""}), ("association", "left_out", {"no target": "x"}),
-        ("association", "over", 1), ("crg", "dialogues", None), ("training", "loss", 0.5),
+        ("association", "over", 1), ("crg", "dialogues", 3), ("training", "loss", 0.5),
     )),
 ]  # fmt: skip
 

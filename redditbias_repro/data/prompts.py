@@ -92,8 +92,9 @@ def _prompt_set(data: dict) -> PromptSet:
         expected = f'give it, or base = "{DEFAULT_PROMPTS}" to take it from there'
         raise ValueError(f"no {missing[0]}: {expected}")
     given = {k: data[k] for k in _KEYS if k in data}
+    found = replace(load_prompt_set(str(base)), **({"intersections": ()} | given)) if base else PromptSet(**given)
     _check_once(given)
-    return replace(load_prompt_set(str(base)), **({"intersections": ()} | given)) if base else PromptSet(**given)
+    return found
 
 # %% ../../nbs/data/prompts.ipynb #0a81913d
 def prompts(

@@ -269,6 +269,12 @@ def test_own_pairs_are_clustered_by_their_specification(pairs, model_folder, tmp
             ["prompts"],
             "a brace without its counter",
         ),
+        (
+            "p.toml",
+            'nouns = [["man", "men", "male"]]\ntemplates = ["a {noun_phrase}"]\naxes = {a = ["x"]}',
+            ["measure", "--paper", "holisticbias", "--prompts"],
+            "p.toml: one descriptor of axis a goes with nouns of any gender, and two are compared",
+        ),
         ("p.toml", PETS.replace("lazy", "la\u200bzy"), ["specs"], r"holds '\u200b', invisible or a look-alike"),
         ("p.toml", PETS.replace('["cat"', '["c\u0430t"'), ["specs"], "invisible or a look-alike"),
         ("p.toml", PETS + 'name = " x"', ["specs"], "expected one without slashes"),
@@ -326,6 +332,7 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["specs", ""], "name is empty"),
         (["compare", "--logs", "a", "b", "--corpus", "pairs.csv"], "leave out --corpus, or --logs"),
         (["specs", "pairs.csv/x.toml"], "is not a file"),
+        (["measure", "--corpus", "pairs.csv", "--bias-type", "a/b/c"], "the label of the pairs is 'a/b/c'"),
         (["debias", "--texts", "said.txt", "--corpus", "nosuch", "--out", "o"], "--texts and --corpus both say"),
     ],
 )
