@@ -699,6 +699,8 @@ def _debias(args) -> None:
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
+    if args.texts and args.texts.suffix.lower() in _TABLES:
+        raise ValueError(f"--texts {args.texts} is a table: expected a text file with one sentence per line")
     texts = read_lines(args.texts) if args.texts else None
     from redditbias_repro.data.pairs import load_phrases
     from redditbias_repro.debias.training import debias
@@ -1077,7 +1079,7 @@ def main(argv: list[str] | None = None) -> int:
             _complete()
         args = _parser(argv).parse_args(argv)
         given = ((k, v if isinstance(v, list) else [v]) for k, v in vars(args).items() if k not in MAY_BE_EMPTY)
-        if empty := [k for k, v in given if "" in v]:
+        if empty := [k for k, v in given if any(isinstance(x, str) and not x.strip() for x in v)]:
             raise ValueError(f"{empty[0].replace('_', '-')} is empty: expected a name or text, or leave it out")
         for name, wanted in args.about.get("writes", {}).items():
             if path := vars(args).get(name):

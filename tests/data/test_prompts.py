@@ -240,8 +240,8 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(made_up, tmp_path):
         ),
         ('templates = []\nbase = "v1.0"\n', "templates is empty: expected one or more"),
         (
-            'nouns = [["man", "men", "male"], ["man", "men", "male"]]\nbase = "v1.0"\n',
-            "nouns: entries 1 and 2 are the same",
+            OWN.replace("]]", '], ["woman", "women", "female"]]', 1),
+            "nouns: entries 1 and 3 are the same ('woman')",
         ),
     ],
 )
