@@ -80,6 +80,16 @@ def test_tables_fit_a_terminal_and_name_bias_types_as_pages_do(two, tmp_path, ca
     assert max(map(len, (tmp_path / "out.md").read_text().splitlines())) > 100
 
 
+@pytest.mark.parametrize("broken", [{"text11": "00" * 8}, {"text11": "00"}, {"targets": []}])
+def test_scores_that_do_not_fit_together_are_left_out(two, tmp_path, broken):
+    records = [r for m in two for r in measure_association(m, ["race"], "queries")]
+    for i, r in enumerate([*records, deepcopy(records[0]) | {"model": "broken"}]):
+        r["values"]["contrasts"] |= broken if i == 2 else {}
+        write_record(r, tmp_path)
+    with pytest.warns(UserWarning, match="left out: .*broken.*json: the scores of sentences .* do not fit together"):
+        assert len(rank_models(folder=tmp_path)) == 2
+
+
 def test_what_has_no_room_follows_below():
     table = pd.DataFrame({"a": ["x", "x"], "b": [1, 2], "c": ["long " * 4] * 2, "d": ["long " * 4] * 2})
     folded = to_console(table, "one two three", 40)
