@@ -14,8 +14,10 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 import tempfile
+import textwrap
 import traceback
 import warnings
 from collections.abc import Iterator
@@ -83,6 +85,7 @@ TYPES = {  # as the options name them
     "seed": _number(int, 0, 2**32 - 1),  # what NumPy takes
     "weight": _number(float, 0, 10**6),  # the papers' largest is 100; far above, the weights of the model overflow
     "positive": _number(float, 0, 10**6, above=True),
+    "rate": _number(float, 0, 1, above=True),
     "share": _number(float, 0.001, 0.999),
     "count": _number(int, 1, 10**6),
     "page": _number(int, 2, 10**6),
@@ -186,7 +189,7 @@ def _measure(args) -> None:
         raise ValueError("--limit is for a quick try, and --save stores what tables are made of: give one of them")
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console
 
     models, each, saved, failed = _models(args), [], [], []
     for model in models:
@@ -200,9 +203,8 @@ def _measure(args) -> None:
     if not each:
         _end_of_failures(failed, "measured")
     found = joined(each)
-    print(to_markdown(found.shown, f"{found.caption} {caption}"))
-    for table, below in found.beside:
-        print(to_markdown(table, below))
+    for table, below in (*found.above, (found.shown, f"{found.caption} {caption}")):
+        print(to_console(table, below))
     for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in found.records):
         if note:
             print(f"Note: {note}.")
@@ -227,7 +229,7 @@ def _compare_logs(args) -> None:
         named = "the models" if args.a else f"--{other[0].replace('_', '-')}"
         raise ValueError(f"--logs compares what other tools measured: leave out {named}, or --logs")
     from redditbias_repro.metrics.compare import compare_logs
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console, to_markdown
 
     table = compare_logs(*args.logs, args.cluster, args.margin)
     for note in table.attrs["left_out"]:
@@ -235,9 +237,9 @@ def _compare_logs(args) -> None:
     ends = zip(table["low"], table["high"])
     interval = ["" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends]
     models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}."
-    text = to_markdown(table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}")
-    print(text)
-    _write_out(args, table, [], text)
+    shown = table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}"
+    print(to_console(*shown))
+    _write_out(args, table, [], to_markdown(*shown))
 
 
 def _compare(args) -> None:
@@ -249,12 +251,12 @@ def _compare(args) -> None:
     if args.cluster:
         raise ValueError("--cluster needs --logs: give both, or neither")
     command, caption = _command(args)
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console, to_markdown
 
     found = command.compare(args)
-    parts = [(found.shown, f"{found.caption} {caption}"), *found.beside]
+    parts = [*found.above, (found.shown, f"{found.caption} {caption}")]
     text = "\n".join(to_markdown(table, below) for table, below in parts)
-    print(text)
+    print("\n".join(to_console(table, below) for table, below in parts))
     for note in found.notes:
         print(f"Note: {note}")
     _write_out(args, found.table, [], text)
@@ -263,14 +265,14 @@ def _compare(args) -> None:
 def _perplexity(args) -> None:
     "LM perplexity on references"
     from redditbias_repro.metrics.language_model import measure_lmp
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console
     from redditbias_repro.show.tables import lmp_table
 
     how = dict(references=args.references, add_special_tokens=args.special_tokens)
     (record,) = measure_lmp(args.model, args.limit, args.seed, args.device, args.dtype, args.paper, **how)
     table = lmp_table([record], paper=record["paper"])
     shown = table[["model", "corpus", "n", "perplexity", "perplexity_release", "perplexity_calibrated", "temperature"]]
-    print(to_markdown(shown, args.about["caption"]))
+    print(to_console(shown, args.about["caption"]))
     if skipped := record["values"].get("n_skipped"):
         print(f"{skipped} references had no token to score; n counts them, the perplexity does not.")
     _write_out(args, table, [record])
@@ -282,12 +284,12 @@ def _plan(args) -> None:
     if args.record and args.model != args.parser.get_default("model"):
         raise ValueError("--record and --model both say how contrasts vary: give one of them")
     from redditbias_repro.metrics.plan import make_plans, plan_said, plan_table
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console
 
     asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
     how = args.device, args.dtype
     made = make_plans(args.model, args.bias_type, args.corpus, args.record, args.after, *how, **asked)
-    print(to_markdown(plan_table(made), args.about["caption"]))
+    print(to_console(plan_table(made), args.about["caption"]))
     print("\n".join(map(plan_said, made)))
     print(f"Contrasts are assumed to vary as those of {', '.join(dict.fromkeys(p['by'] for p in made))}.")
     import pandas as pd
@@ -507,12 +509,12 @@ def _show_spec(spec) -> None:
 # %% ../nbs/cli.ipynb #37a4fe38
 def _share(args) -> None:
     "Records in the formats by which results are collected"
-    from redditbias_repro.records import read_json, read_records, results_folder
+    from redditbias_repro.records import read_json, read_records
     from redditbias_repro.show.sharing import share_results
 
     found = read_records()
     if not len(found):
-        raise ValueError(f"there are no records in {results_folder()}: `redditbias measure --save` writes some")
+        raise _no_records()
     wanted = found if args.model is None else found[found["model"].isin(args.model)]
     if not len(wanted):
         raise ValueError(
@@ -636,7 +638,7 @@ def _sheets(args) -> None:
         _check_out(args.folder, "folder", "folder")
     from redditbias_repro.metrics import people
     from redditbias_repro.records import write_atomic, write_record
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console
 
     if not args.read:
         drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.limit)
@@ -648,7 +650,7 @@ def _sheets(args) -> None:
         return
     judged = people.read_human_sheets(args.folder, args.key)
     records = people.human_records(args.folder, args.paper, args.merge, args.key, judged)
-    print(to_markdown(people.human_rates(judged, args.merge), args.about["caption"]))
+    print(to_console(people.human_rates(judged, args.merge), args.about["caption"]))
     if why := people.why_no_alpha(judged):
         print(f"Krippendorff's alpha is not available: {why}")
     else:
@@ -692,9 +694,13 @@ def _debias(args) -> None:
         raise ValueError(f"--out {args.out} is the model to debias: give another folder")
     if not args.out.name:
         raise ValueError(f"--out {args.out} has no name of its own: name a new folder")
+    if args.texts and args.corpus != args.parser.get_default("corpus"):
+        raise ValueError("--texts and --corpus both say what to train on: give one of them")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec)
+    if args.texts and args.texts.suffix.lower() in _TABLES:
+        raise ValueError(f"--texts {args.texts} is a table: expected a text file with one sentence per line")
     texts = read_lines(args.texts) if args.texts else None
     from redditbias_repro.data.pairs import load_phrases
     from redditbias_repro.debias.training import debias
@@ -710,7 +716,7 @@ def _debias(args) -> None:
     options = {n: getattr(args, n) for n in names} | ({"bf16": True} if args.bf16 else {})
     run = debias(model, tokenizer, spec, texts, args.method, args.out, save_steps=_saved_every(args.epochs), **options)
     print(f"written: {run.folder} ({args.method} on {run.settings['sentences']} sentences, {run.seconds:.0f} s)")
-    if Path(args.corpus).is_file() and not args.texts:
+    if Path(args.corpus).is_file():
         print(f"{args.corpus} has no splits: measure on pairs that were not trained on")
     how = f"--bias-type {bias_type}" + ("" if args.corpus == "auto" else f" --corpus {args.corpus}")
     print(f"before: redditbias measure --model {args.model} {how}")
@@ -752,9 +758,9 @@ def _audit(args) -> None:
 def _say_audited(result: dict) -> None:
     import pandas as pd
 
-    from redditbias_repro.show.saving import to_markdown
+    from redditbias_repro.show.saving import to_console
 
-    print(to_markdown(pd.DataFrame(result["found"]), f"{result['model']['name']}."))
+    print(to_console(pd.DataFrame(result["found"]), f"{result['model']['name']}."))
     for note in result["notes"]:
         print(f"Note: {note}")
 
@@ -763,7 +769,8 @@ def _rank(args) -> None:
     "Models in the order of a measure, by their records"
     from redditbias_repro.records import read_records
     from redditbias_repro.show import rank
-    from redditbias_repro.show.saving import save_figure, to_markdown
+    from redditbias_repro.show.saving import save_figure, to_console
+    from redditbias_repro.show.tables import type_titles
 
     measured = read_records(metric=args.measure)
     papers = [args.paper] if args.paper else list(dict.fromkeys(measured.get("paper", ())))
@@ -774,12 +781,13 @@ def _rank(args) -> None:
         said = f"there are no records of {args.measure} of two models on the same sentences{of}"
         raise ValueError(f"{said}: `redditbias measure --model A B --save` writes some")
     first = rank.RANKED[args.measure].first
-    for _, own in tables:
+    for paper, own in tables:
         about = f"{rank.title_of(own)}, {own['unit'].iloc[0]}. Rank 1: {first}. {rank.SAID}."
-        print(to_markdown(rank.shown_ranks(own), about))
+        print(to_console(rank.shown_ranks(own, paper), about))
     for p in papers:
         if len(parts := rank.asking_parts(args.measure, paper=p)):
-            print(to_markdown(parts, args.about["parts"]))
+            parts["bias_type"] = parts["bias_type"].map(type_titles(parts["bias_type"], p))
+            print(to_console(parts, args.about["parts"]))
     if measured["method"].ne("baseline").any():
         print("Note: debiased models are left out: `redditbias compare` compares one with its base.")
     import pandas as pd
@@ -825,9 +833,16 @@ def _fill(page: str, texts: dict[str, str]) -> str:
     return page
 
 
+def _no_records(of: str = "") -> ValueError:
+    "The error of a command that needs records"
+    from redditbias_repro.records import results_folder
+
+    return ValueError(f"there are no records{of} in {results_folder()}: `redditbias measure --save` writes some")
+
+
 def _report(args) -> None:
     from redditbias_repro.papers import statements
-    from redditbias_repro.records import project_path, read_records, results_folder, write_atomic
+    from redditbias_repro.records import project_path, read_records, write_atomic
     from redditbias_repro.show import readme as reports
 
     if args.html and args.readme:
@@ -835,12 +850,12 @@ def _report(args) -> None:
     if args.html:
         from redditbias_repro.papers.report import write_report
 
+        if not len(read_records()):
+            raise _no_records()
         print(f"written: {write_report(args.html)}")
         return
-    if args.paper != FIRST and not len(read_records(paper=args.paper)):
-        raise ValueError(
-            f"there are no records of {args.paper!r} in {results_folder()}: `redditbias measure --save` writes some"
-        )
+    if not len(read_records(paper=args.paper)):
+        raise _no_records(f" of {args.paper}")
     texts = {name: reports.report(name, paper=args.paper) for name in reports.REPORTS}
     texts["scorecard"] = statements.scorecard_report() if args.readme else ""
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():
@@ -923,10 +938,12 @@ def _ls(args) -> None:
     kinds = [args.what] if args.what else list(KINDS)
     args.found = {kind: KINDS[kind]() for kind in kinds}
     for kind, known in args.found.items():
-        width = max(map(len, known))
+        width, wide = max(map(len, known)), shutil.get_terminal_size((0, 0)).columns
         print(f"{kind}:")
         for name, said in known.items():
-            print(f"  {name:{width}}  {said}".rstrip())
+            line, below = f"  {name:{width}}  {said}".rstrip(), " " * (width + 4)
+            how = dict(subsequent_indent=below, break_long_words=False, break_on_hyphens=False)
+            print(textwrap.fill(line, max(wide, width + 24), **how) if wide else line)
 
 # %% ../nbs/cli.ipynb #f0b3c986
 def _add_options(parser, options: dict[str, dict | str]) -> None:
@@ -1062,7 +1079,7 @@ def main(argv: list[str] | None = None) -> int:
             _complete()
         args = _parser(argv).parse_args(argv)
         given = ((k, v if isinstance(v, list) else [v]) for k, v in vars(args).items() if k not in MAY_BE_EMPTY)
-        if empty := [k for k, v in given if "" in v]:
+        if empty := [k for k, v in given if any(isinstance(x, str) and not x.strip() for x in v)]:
             raise ValueError(f"{empty[0].replace('_', '-')} is empty: expected a name or text, or leave it out")
         for name, wanted in args.about.get("writes", {}).items():
             if path := vars(args).get(name):

@@ -558,7 +558,7 @@ def write_record(
     folder: Path | None = None,  # default: `results/` of the checkout
     replace: bool = False,  # also where the record before is the same, or richer
 ) -> Path:  # of the record, or of the one before that stays
-    """Write one record atomically; `ValueError` for a field too many, too few, or a value that is not finite.
+    """Write one record atomically; `ValueError` for one that `read_record` would refuse, or a value that is not finite.
 
     The record before stays where it is the same but for rounding, which shows that it was reproduced.
 
@@ -569,14 +569,17 @@ def write_record(
     bad = {k: v for k, v in record["values"].items() if isinstance(v, float) and not math.isfinite(v)}
     if bad:
         raise ValueError(f"a result must have finite values: {bad}")
+    ordered = {k: record[k] for k in FIELDS}
+    content = json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if wrong := _wrong(json.loads(content)):
+        raise ValueError(f"not a result record: no valid {', '.join(wrong)}")
     folder = results_folder(folder)
     if record["provenance"].get("corpus", {}).get("stands_in_for"):
         folder = stand_in_path(folder)
     path = record_path(record, folder)
     if path.is_file() and not replace and _stays(path, record):
         return path
-    ordered = {k: record[k] for k in FIELDS}
-    return write_atomic(path, json.dumps(ordered, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+    return write_atomic(path, content)
 
 
 def _stays(path: Path, record: dict) -> bool:
@@ -636,21 +639,59 @@ def read_json(path: Path) -> dict:
 _KINDS = dict.fromkeys(FIELDS[:7], str) | {"n": int, "values": dict, "seed": (int, type(None)), "params": dict}
 _KINDS |= {"seconds": (int, float), "provenance": dict}
 _ORIGINS = "model", "corpus", "debiasing", "training"
+_TYPES = {"string": {str}, "array": {list}, "object": {dict}, "integer": {int}, "number": {int, float}}
+_TYPES |= {"boolean": {bool}, "null": {type(None)}}
+_EXPECTED = {"string": "a text", "array": "a list", "object": "an object", "integer": "a whole number"}
 
 
-def check_record(record: dict, path: Path) -> dict:
-    "The same. `ValueError` that names its file where a field is not there, empty, or of another kind, or is unknown"
+@cache
+def _schema() -> dict:
+    return json.loads((files("redditbias_repro") / "resources" / "record.schema.json").read_text(encoding="utf-8"))
+
+
+@cache
+def _of_metrics() -> dict[str, dict]:
+    "Metric → the schema of its values; other packages' metrics have none"
+    cases = ((case["if"]["properties"]["metric"]["enum"], case["then"]["properties"]) for case in _schema()["allOf"])
+    return {metric: said["values"] for metrics, said in cases for metric in metrics}
+
+
+def _misfits(value, schema: dict, at: str) -> Iterator[str]:
+    "What of a value is of another kind than a schema says: types, required names, and patterns of texts"
+    if "$ref" in schema:
+        schema = _schema()["$defs"][schema["$ref"].rpartition("/")[2]]
+    types = schema.get("type", [])
+    types = [types] if isinstance(types, str) else types
+    if types and type(value) not in set(chain(*(_TYPES[t] for t in types))):
+        shown = value if isinstance(value, (str, int, float)) else type(value).__name__
+        yield f"{at} ({str(shown)[:40]!r}, expected {_EXPECTED.get(types[0], 'a number')})"
+    elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        yield f"{at} ({value[:40]!r}, expected hexadecimal digits)"
+    elif isinstance(value, dict):
+        yield from (f"{at}.{name}" for name in schema.get("required", ()) if name not in value)
+        for name, inner in value.items():
+            own = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
+            yield from _misfits(inner, own, f"{at}.{name}")
+
+
+def _wrong(record: dict) -> list[str]:
+    "Fields that are not there, empty, or of another kind, or unknown"
     of_kind = lambda value, kind: isinstance(value, kind) and not isinstance(value, bool)
-    wrong = [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)] or [
+    return [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)] or [
         *(k for k in FIELDS[:7] if not record[k].strip()),
         *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
         *(k for k in ("values", "provenance") if not record[k]),
         *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
         *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
-        *(f"params.{k}" for k, v in record["params"].items() if isinstance(v, (dict, list))),
         *(k for k in record if k not in FIELDS),
+        *_misfits(record["params"], _schema()["properties"]["params"], "params"),
+        *_misfits(record["values"], _of_metrics().get(record["metric"], {}), "values"),
     ]
-    if wrong:
+
+
+def check_record(record: dict, path: Path) -> dict:
+    "The same. `ValueError` that names its file where a field is not there, empty, or of another kind, or is unknown"
+    if wrong := _wrong(record):
         raise ValueError(f"{path} is not a record: no valid {', '.join(wrong)}: remove it, or make it again")
     return record
 
@@ -664,6 +705,25 @@ def read_record(path: Path) -> dict:
 def _parsed(path: Path, changed: tuple) -> dict:
     "A record, parsed once a process as long as its file is the same"
     return read_record(path)
+
+
+@cache
+def _papers() -> set[str]:
+    "In whose tables a record may stand: a paper's, one's own, the benchmarks', another package's"
+    added = *plugins("corpora"), *plugins("measures")
+    ours = (f.name for f in (files("redditbias_repro") / "resources" / "papers").iterdir() if f.is_dir())
+    return {"own", "bench", *added, *ours}
+
+
+def _unknown_names(record: dict) -> str:
+    "Which name of a record nobody knows; empty for one of ours, of another package's or of one's own"
+    paper, metric = record["paper"], record["metric"]
+    if paper not in _papers():
+        return f"paper {paper!r} is unknown{nearest(paper, _papers())}"
+    added = *plugins("corpora"), *plugins("measures")
+    if metric in (*_of_metrics(), *added) or paper in ("own", *added):
+        return ""
+    return f"metric {metric!r} is unknown{nearest(metric, _of_metrics())}"
 
 
 def _in_order(row: tuple[Path, dict]) -> tuple:
@@ -704,7 +764,8 @@ def read_records(
 
     Methods whose records only their settings tell apart are named by these, and those with a choice of their own by it.
 
-    One that is broken is left out, with a warning that names the file"""
+    One that is broken is left out, with a warning that names the file; one whose paper or metric nobody knows is kept,
+    with a warning as well"""
     import pandas as pd
 
     folder, found = results_folder(folder), []
@@ -716,6 +777,9 @@ def read_records(
         except ValueError as e:  # one that is broken stops no other
             warnings.warn(f"left out: {e}", stacklevel=2)
             continue
+        if unknown := _unknown_names(record):
+            said = "correct it in the file, or install the package that adds it"
+            warnings.warn(f"{path}: tables may leave it out, as its {unknown.rstrip('?')}; {said}", stacklevel=2)
         if matches(flat(record), wanted):
             found.append((path, copy.deepcopy(record)))  # what is kept stays as it was read
     found.sort(key=_in_order)

@@ -580,7 +580,7 @@ class PromptSet:
         for t in _a_list("templates", self.templates):
             _check_template(t)
         for pair in _a_list("intersections", self.intersections):
-            if isinstance(pair, str) or len(pair) != 2 or any(axis not in self.axes for axis in pair):
+            if not isinstance(pair, (list, tuple)) or len(pair) != 2 or any(axis not in self.axes for axis in pair):
                 raise ValueError(f"intersections: {pair!r} is not a pair of axes: there are {', '.join(self.axes)}")
 
     def noun_phrases(self) -> pd.DataFrame:
@@ -706,6 +706,8 @@ def _check_template(template) -> None:
     about = {"template": template} if isinstance(template, str) else template
     if not isinstance(about, dict) or "template" not in about or set(about) - set(_TEMPLATE_KEYS):
         raise ValueError(f"template {template!r}: expected a text, or a dict of {', '.join(_TEMPLATE_KEYS)}")
+    if wrong := [k for k in _TEMPLATE_KEYS[1:] if not isinstance(about.get(k, False), bool)]:
+        raise ValueError(f"template {about['template']!r}: {wrong[0]} is {about[wrong[0]]!r}: expected true or false")
     text = about["template"]
     if len(_check_slots("template", text, ("noun_phrase", "plural_noun_phrase"))) != 1:
         raise ValueError(f"template {text!r}: expected one slot, {{noun_phrase}} or {{plural_noun_phrase}}")

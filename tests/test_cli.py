@@ -60,7 +60,7 @@ def test_measure(model_folder, tmp_path, capsys):
         == 0
     )
     printed = capsys.readouterr().out
-    assert "| race" in printed and "Negative t: the stereotype is more likely" in printed and "p_holm" in printed
+    assert "| Race" in printed and "Negative t: the stereotype is more likely" in printed and "p_holm" in printed
     records = json.loads(out.read_text())
     assert [(r["metric"], r["bias_type"], r["corpus"], r["params"].get("outliers")) for r in records] == [
         ("lmb", "race", "queries", "base"), ("lmb", "race", "queries", "all"), ("association", "race", "queries", None)
@@ -116,7 +116,7 @@ def test_types_that_queries_stand_in_for_are_named(one_file_missing, model_folde
     out = tmp_path / "out.json"
     assert main(["measure", "--model", str(model_folder), *types, "--out", str(out)]) == 0
     told = capsys.readouterr().out
-    assert "race: test pairs of corpus 'queries'; gender, religion1: test pairs of corpus 'redditbias'. " in told
+    assert "Race: test pairs of corpus 'queries'; Gender, Religion #1: test pairs of corpus 'redditbias'. " in told
     records = json.loads(out.read_text())
     table = usual_pairs(lmb_table(records))
     sentence = f"Queries stand in for the released pairs of Race ({records[0]['model']})."
@@ -357,7 +357,7 @@ def test_with_scores_in_the_cache_no_model_is_loaded(tmp_path, tokenizer):
     code = f"import sys; from redditbias_repro.cli import main; assert main({asked}) == 0"
     runs = [imported(code, REDDITBIAS_CACHE=str(tmp_path / "cache")) for _ in range(2)]
     assert ["transformers" in libraries for _, libraries in runs] == [True, False]
-    assert runs[0][0] == runs[1][0] and "gender" in runs[0][0]
+    assert runs[0][0] == runs[1][0] and "Gender" in runs[0][0]
     with torch.no_grad():
         model.lm_head.weight.mul_(3)
     model.save_pretrained(tmp_path / "model")

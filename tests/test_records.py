@@ -4,7 +4,9 @@ import json
 import os
 import re
 import subprocess
+import warnings
 from dataclasses import fields
+from importlib.resources import files
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.records import (
     FIELDS,
     LIBRARIES,
+    check_record,
     new_record,
     provenance,
     read_record,
@@ -25,6 +28,9 @@ from redditbias_repro.records import (
 )
 from redditbias_repro.scoring.passes import ScoringStats
 
+PAIRS = "nll1", "nll2", "tokens1", "tokens2", "cluster"
+SCHEMA = files("redditbias_repro") / "resources" / "record.schema.json"
+ORIGIN = {"model": {}, "corpus": {}, "package": None, "libraries": {}, "device": "cpu"}
 PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python", "libraries", "platform", "device"}
 
 
@@ -105,7 +111,7 @@ def record():
         "seed": 0,
         "params": {"k": 3, "none": None},
         "seconds": 1.0,
-        "provenance": {},
+        "provenance": ORIGIN,
     }
 
 
@@ -118,13 +124,13 @@ def test_paths_are_predictable_and_safe(record, tmp_path):
 
 
 def test_a_reproduced_record_stays_as_it_is(record, tmp_path):
-    record["provenance"] = {"git_commit": "a", "git_changed": True, "device": "cpu"}
+    record["provenance"] = ORIGIN | {"git_commit": "a", "git_changed": True}
     write_record(record, tmp_path)
     model = {"weights_sha256": "1"}
-    clean = record | {"provenance": {"git_commit": "b", "git_changed": False, "device": "cpu", "model": model}}
+    clean = record | {"provenance": ORIGIN | {"git_commit": "b", "git_changed": False, "model": model}}
     kept = write_record(clean, tmp_path).read_text()
     assert '"b"' in kept  # what no commit holds is replaced
-    again = {"git_commit": "c", "git_changed": True, "device": "cuda", "model": model}
+    again = ORIGIN | {"git_commit": "c", "git_changed": True, "device": "cuda", "model": model}
     again = clean | {"seconds": 9.0, "provenance": again}
     assert write_record(again, tmp_path).read_text() == kept
     for change in (
@@ -137,7 +143,13 @@ def test_a_reproduced_record_stays_as_it_is(record, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "change,says", [({"values": {"t": float("inf")}}, "must have finite values"), ({"more": 1}, r"unknown \['more'\]")]
+    "change,says",
+    [
+        ({"values": {"t": float("inf")}}, "must have finite values"),
+        ({"more": 1}, r"unknown \['more'\]"),
+        ({"n": 0}, "no valid n"),
+        ({"metric": "lmb", "values": {"t": "1"}}, "no valid values.t .'1', expected a number"),
+    ],
 )
 def test_bad_records(record, tmp_path, change, says):
     with pytest.raises(ValueError, match=says):
@@ -187,11 +199,11 @@ def test_what_another_model_or_question_gave_is_another_record(record, change):
 def test_runs_whose_weights_something_else_chose_have_names_of_their_own(record, tmp_path):
     """Whether or not the other runs are there; runs of one choice are told apart by their settings, as all are."""
     for training in (HD, HD | {"lambda_d": 1.0, "chosen_by": "a bound"}, HD | {"lambda_d": 5.0, "chosen_by": "lot"}):
-        write_record({**record, "method": "HD", "provenance": {"training": training}}, tmp_path)
+        write_record({**record, "method": "HD", "provenance": ORIGIN | {"training": training}}, tmp_path)
     assert sorted(read_records(tmp_path).method) == ["HD", "HD (a bound)", "HD (lot)"]
     assert len(read_records(tmp_path, method="HD")) == 3, "their method is one"
     other = HD | {"lambda_d": 2.0, "chosen_by": "a bound"}
-    write_record({**record, "method": "HD", "provenance": {"debiasing": other}}, tmp_path)
+    write_record({**record, "method": "HD", "provenance": ORIGIN | {"debiasing": other}}, tmp_path)
     told = [f"HD (a bound) (lambda_d={d})" for d in (1, 2)]
     assert sorted(read_records(tmp_path).method) == ["HD", *told, "HD (lot)"]
 
@@ -214,7 +226,13 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
      ('{"metric": "lmb", "values": []}', "is not a record: no valid"), ("\xff", "is broken"),
      ('{"a":' * 9999, "is broken"), ({"n": "3"}, "is not a record: no valid n"),
      ({"model": None, "split": []}, "is not a record: no valid model, split"),
-     ({"provenance": {"corpus": [1]}}, "is not a record: no valid provenance.corpus")],
+     ({"values": {"t": "-3.0"}}, r"is not a record: no valid values\.t \('-3.0', expected a number\): remove it"),
+     ({"values": {"t": 1.0, "pairs": "x"}}, r"is not a record: no valid values\.pairs \('x', expected an object\)"),
+     ({"metric": "association", "values": {"over": 3}}, r".*values\.over \('3', expected a text\)"),
+     ({"values": {"pairs": {"nll1": "x"}}}, r".*values\.pairs\.nll2, .*values\.pairs\.nll1 \('x', expected hexadec"),
+     ({"params": {"train_seed": "x"}}, r".*params\.train_seed \('x', expected a whole number\)"),
+     ({"values": {"t": [1.0]}}, r".*values\.t \('list', expected a number\)"),
+     ({"provenance": ORIGIN | {"corpus": [1]}}, "is not a record: no valid provenance.corpus")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
     content = json.dumps(made() | content) if isinstance(content, dict) else content
@@ -224,6 +242,61 @@ def test_what_is_no_record_is_named(tmp_path, content, says):
         assert len(read_records(tmp_path)) == 1  # it stops no other
     with pytest.raises(ValueError, match=rf"odd\.json {says}"):
         read_record(tmp_path / "odd.json")
+
+
+BAD = [
+    *({field: value} for field in FIELDS[:7] for value in ("", " ", 3, None)),
+    *({"n": n} for n in (0, -1, "3", 1.5, None, True)), *({"seed": seed} for seed in (-1, "0", 0.5)),
+    *({"seconds": seconds} for seconds in (-1, "1", None)),
+    *({"values": v} for v in ({}, [], {"model": 1}, {"t": "1"})),
+    *({"params": p} for p in ([], {"train_seed": "x"}, {"train_seed": True}, {"n": 1}, {"a": {}}, {"a": [1]})),
+    {"more": 1},
+    *({"provenance": p} for p in ({}, [], *(ORIGIN | {k: 3} for k in ("model", "corpus", "debiasing", "training")))),
+    *({"metric": m, "values": {name: value}} for m, name, value in (
+        ("lmb", "pairs", [1]), ("lmb", "pairs", {"nll1": ""}), ("association", "left_out", {"no target": "x"}),
+        ("association", "over", 1), ("crg", "dialogues", 3), ("training", "loss", 0.5),
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", BAD, ids=str)
+def test_schema_and_reading_forbid_the_same(change, tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text(encoding="utf-8")))
+    good = json.loads(json.dumps(made()))
+    assert schema.is_valid(good) and check_record(good, tmp_path) == good
+    assert not schema.is_valid(good | change)
+    with pytest.raises(ValueError, match="is not a record"):
+        check_record(good | change, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "names, said",
+    [
+        ({"paper": "redditbais"}, "paper 'redditbais' is unknown: did you mean 'redditbias'; correct it"),
+        ({"metric": "lmbb"}, "metric 'lmbb' is unknown: did you mean"),
+        ({"metric": "mine"}, "metric 'mine' is unknown;"),
+        ({"paper": "own", "metric": "mine"}, ""), ({"paper": "pets", "metric": "letters"}, ""),
+        ({"metric": "pets"}, ""),
+        ({"paper": "bench", "metric": "scoring"}, ""),
+    ],
+)  # fmt: skip
+def test_names_that_no_table_has_are_said(names, said, tmp_path, monkeypatch):
+    """Once, with the file; what another package adds is known, and one's own measures are nobody else's business."""
+    monkeypatch.setattr(records, "plugins", lambda kind: {"pets": None} if kind == "measures" else {})
+    records._papers.cache_clear()
+    path = tmp_path / "odd.json"
+    path.write_text(json.dumps(made() | names | {"values": {"t": 1.0}}))
+    with warnings.catch_warnings(record=True) as found:
+        assert len(read_records(tmp_path)) == 1  # it is kept
+    assert [str(path) in str(w.message) and said in str(w.message) for w in found] == [True] * bool(said)
+    records._papers.cache_clear()
+
+
+def test_our_own_names_are_known(committed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(read_records(committed / "results")) > 1000
 
 
 def test_what_is_no_file_is_no_record(tmp_path):
@@ -263,7 +336,8 @@ def test_another_processor_leaves_the_file_alone(model_folder, tmp_path):
 def made(t=-3.0, p_cluster=0.25, commit=False, **corpus):
     record = new_record(
         "lmb", {"name": "tiny"}, {"name": "redditbias", "files": {}, "note": "", **corpus}, 238,
-        {"t": t, "p": 1e-3, "p_cluster": p_cluster, "n_clusters": 13 if p_cluster else 0, "nll1": packed(80.5, 41.25)},
+        {"t": t, "p": 1e-3, "p_cluster": p_cluster, "n_clusters": 13 if p_cluster else 0,
+         "pairs": {**dict.fromkeys(PAIRS, ""), "nll1": packed(80.5, 41.25), "clusters": []}},
         "redditbias", "race",
     )  # fmt: skip
     record["provenance"]["git_changed"] = commit
@@ -296,15 +370,16 @@ def test_another_field_is_not_poorer(tmp_path):
 
 @pytest.mark.parametrize(
     "poorer, said",
-    [({"p_cluster": None, "more": 1.0}, "p_cluster"), ({"groups": [1.0]}, "groups"), ({}, r"n .9 of 12.")],
+    [({"p_cluster": None, "more": 1.0}, "p_cluster"), ({"forms": [["a"]]}, "forms"), ({}, r"n .9 of 12.")],
 )
 def test_what_lost_something_is_poorer_whatever_it_gained(tmp_path, poorer, said):
     full = made() | {"n": 12}
-    full["values"]["groups"] = [1.0, 2.0]
+    full["values"]["pairs"]["forms"] = [["a"], ["b"]]
     path = write_record(full, tmp_path)
     before = path.read_bytes()
     record = made() | {"n": 12 if poorer else 9}
-    record["values"] |= {"groups": [1.0, 2.0], **poorer}
+    record["values"] |= {k: v for k, v in poorer.items() if k != "forms"}
+    record["values"]["pairs"]["forms"] = poorer.get("forms", [["a"], ["b"]])
     with pytest.warns(UserWarning, match=f"lacks {said}"):
         write_record(record, tmp_path)
     assert path.read_bytes() == before
@@ -351,11 +426,11 @@ def test_rounding_leaves_a_record_as_it_is(tmp_path, change):
     path = write_record(made(), tmp_path)
     before = path.read_bytes()
     again = made(t=-3.0 * (1 + change)) | {"seconds": 99.0}
-    again["values"]["nll1"] = packed(80.5 * (1 + change / 2), 41.25)
+    again["values"]["pairs"]["nll1"] = packed(80.5 * (1 + change / 2), 41.25)
     again["provenance"] |= {"libraries": {"torch": "9"}, "device": "another"}
     assert write_record(again, tmp_path).read_bytes() == before
     moved = made()
-    moved["values"]["nll1"] = packed(80.5 * 1.001, 41.25)
+    moved["values"]["pairs"]["nll1"] = packed(80.5 * 1.001, 41.25)
     assert write_record(moved, tmp_path).read_bytes() != before
 
 

@@ -541,6 +541,12 @@ def test_columns_of_prompts():
         ({"a": ["old"]}, NOUNS, ["I'm."], "expected one slot, {noun_phrase} or {plural_noun_phrase}"),
         ({"a": ["old"]}, NOUNS, ["I'm {name}."], "unknown slot {name}"),
         ({"a": ["old"]}, NOUNS, [{"text": "I'm {noun_phrase}."}], "expected a text, or a dict of template"),
+        (
+            {"a": ["old"]},
+            NOUNS,
+            [{"template": "{noun_phrase}", "must_be_noun": "yes"}],
+            "must_be_noun is 'yes': expected true",
+        ),
         ({"a": ["old"]}, [("woman", "women")], ["{noun_phrase}"], "expected a list of (singular, plural, gender)"),
     ],
 )
@@ -592,6 +598,8 @@ def test_intersections_of_two_axes():
     assert (made["axis"] != "age × origin").sum() == len(PromptSet(axes, NOUNS, ["I'm {noun_phrase}."]).prompts())
     with pytest.raises(ValueError, match="not a pair of axes: there are age, origin"):
         PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [("age", "body")])
+    with pytest.raises(ValueError, match="intersections: 3 is not a pair of axes"):
+        PromptSet(axes, NOUNS, ["I'm {noun_phrase}."], [3])
 
 
 def test_descriptors_of_two_genders_do_not_meet():

@@ -34,6 +34,13 @@ def _number(value) -> float:
         return math.nan
 
 # %% ../../nbs/data/logs.ipynb #c350ed0b
+def _why(error: Exception) -> str:
+    "Why a file cannot be read, in words"
+    if isinstance(error, KeyError):
+        return f"it lacks {error.args[0]}"
+    return "it holds something else" if isinstance(error, (TypeError, AttributeError)) else str(error)
+
+
 COLUMNS = ("task", "metric", "sample", "content", "value", "fields")
 SAMPLES = re.compile(r"samples_(.+?)(?:_\d{4}-\d{2}-\d{2}T[\d.-]+)?\.jsonl")
 
@@ -52,7 +59,7 @@ def _of_lm_eval(path: Path) -> Iterator[tuple]:
             sample, fields, content = row["doc_id"], row.get("doc"), row.get("doc_hash")
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             made = "expected what `lm_eval --log_samples` writes"
-            raise ValueError(f"{path}: line {i} is not a sample of lm-evaluation-harness ({e!r}): {made}") from e
+            raise ValueError(f"{path}: line {i} is not a sample of lm-evaluation-harness ({_why(e)}): {made}") from e
         filtered = "" if row.get("filter", "none") == "none" else f",{row['filter']}"
         fields = fields if isinstance(fields, dict) else {}
         same = str(sample), content or digest(fields)
@@ -102,12 +109,10 @@ def _inspect_log(path: Path) -> tuple[dict, list[dict]]:
             samples = about["samples"]
         status, named = about["status"], about["eval"]["model"]
     except (zipfile.BadZipFile, KeyError, TypeError, ValueError, struct.error) as e:
-        why = f"it lacks {e}" if isinstance(e, KeyError) else e
-        raise ValueError(f"{path} is not an Inspect log ({why}): {wanted}") from e
+        raise ValueError(f"{path} is not an Inspect log ({_why(e)}): {wanted}") from e
     if status != "success" or not samples:
-        raise ValueError(
-            f"{path}: the evaluation of {named} ended as {status!r}, with {len(samples or ())} samples: run it again"
-        )
+        ended = f"ended with status {status} and {len(samples or ())} samples"
+        raise ValueError(f"{path}: the evaluation of {named} {ended}: run it again")
     if not all(isinstance(about["eval"].get(k), str) and about["eval"][k] for k in ("model", "task")):
         raise ValueError(f"{path} is not an Inspect log (no names of model and task): {wanted}")
     if not all(isinstance(s, dict) and "id" in s for s in samples):
@@ -154,7 +159,7 @@ def read_log(
         raise
     except Exception as e:  # whatever another content makes of it
         expected = "expected one of lm-evaluation-harness or of Inspect, as these tools write it"
-        raise ValueError(f"{path} is not a readable log ({e!r}): {expected}") from e
+        raise ValueError(f"{path} is not a readable log ({_why(e)}): {expected}") from e
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     bad = table["value"].isna().groupby([table["task"], table["metric"]]).any()
     left_out = [f"{metric} of {task}" for task, metric in bad[bad].index]

@@ -246,6 +246,8 @@ def own_name(bias_type: str | Path) -> str:
     "What a bias type is called in a corpus of one's own: the last part of its name, or a TOML file's name"
     if Path(bias_type).suffix == ".toml":
         return load_spec(bias_type).name
+    if str(bias_type).count("/") > 1:
+        raise ValueError(f"the label of the pairs is {str(bias_type)!r}: expected a name, such as race")
     return check_name("the label of the pairs", str(bias_type).rpartition("/")[2])
 
 # %% ../../nbs/data/pairs.ipynb #6b6c84b8

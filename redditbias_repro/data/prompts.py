@@ -18,8 +18,8 @@ from ..records import check_known, read_text, read_toml
 from ..specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'prompts_paper', 'load_prompt_set', 'prompts', 'vary_style', 'read_personas',
-           'with_personas']
+__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'LONGEST', 'prompts_paper', 'load_prompt_set', 'prompts', 'vary_style',
+           'read_personas', 'with_personas']
 
 # %% ../../nbs/data/prompts.ipynb #b728b5a0
 DEFAULT_PROMPTS = "v1.0"
@@ -58,6 +58,30 @@ def load_prompt_set(
         raise ValueError(f"{path}: {e}") from e
 
 
+def _check_once(given: dict) -> None:
+    "`ValueError` for a list of templates without any, and for a descriptor, noun or template that stands there twice"
+    if given.get("templates") == []:
+        raise ValueError('templates is empty: expected one or more, such as "I\'m {noun_phrase}."')
+    axes = given.get("axes") if isinstance(given.get("axes"), dict) else {}
+    lists = {f"axis {axis!r}": entries for axis, entries in axes.items()}
+    for where, entries in (lists | {k: given.get(k) for k in ("nouns", "templates")}).items():
+        places = {}
+        for i, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+            first = places.setdefault(_what_counts(entry), i)
+            if first != i:
+                raise ValueError(
+                    f"{where}: entries {first} and {i} are the same ({_what_counts(entry)[0]!r}): keep one"
+                )
+
+
+def _what_counts(entry) -> tuple[str, str]:
+    "What makes two entries of a list the same: their texts; a descriptor of each gender may stand there once"
+    if isinstance(entry, dict):
+        text = next((entry[k] for k in ("descriptor", "noun_phrase", "template") if k in entry), entry)
+        return str(text).strip(), str(entry.get("gender"))
+    return str(entry[0] if isinstance(entry, list) and entry else entry).strip(), str(None)
+
+
 def _prompt_set(data: dict) -> PromptSet:
     "From what a file says"
     base = data.get("base")
@@ -68,7 +92,9 @@ def _prompt_set(data: dict) -> PromptSet:
         expected = f'give it, or base = "{DEFAULT_PROMPTS}" to take it from there'
         raise ValueError(f"no {missing[0]}: {expected}")
     given = {k: data[k] for k in _KEYS if k in data}
-    return replace(load_prompt_set(str(base)), **({"intersections": ()} | given)) if base else PromptSet(**given)
+    found = replace(load_prompt_set(str(base)), **({"intersections": ()} | given)) if base else PromptSet(**given)
+    _check_once(given)
+    return found
 
 # %% ../../nbs/data/prompts.ipynb #0a81913d
 def prompts(
@@ -125,17 +151,25 @@ def vary_style(
     return rows.assign(text=texts, without=without)
 
 # %% ../../nbs/data/prompts.ipynb #2efe2840
+LONGEST = 1000  # characters of a person's sentence; every prompt holds a copy of what stands in front of it
+
+
 def read_personas(
     source: str | Path | Iterable[str],  # a text file, or lines
 ) -> list[list[str]]:  # sentences of each person
-    "Persons and what they say of themselves. `FileNotFoundError`; `ValueError` where there are none"
+    "Persons and what they say of themselves. `FileNotFoundError`; `ValueError` where there are none, or long lines"
     if isinstance(source, (str, Path)):
         lines = read_text(Path(source)).splitlines()
     else:
         lines = list(source)
+    if long := next((i for i, line in enumerate(lines, 1) if len(line) > LONGEST), None):
+        where = source if isinstance(source, (str, Path)) else "the personas"
+        said = f"line {long} of {where} has {len(lines[long - 1]):,} characters"
+        raise ValueError(f"{said}: expected at most {LONGEST:,}; write one sentence per line")
     persons = [list(said) for there, said in groupby(map(str.strip, lines), bool) if there]
     if not persons:
-        raise ValueError(f"there are no personas in {source}: expected one sentence per line")
+        where = source if isinstance(source, (str, Path)) else "the list"
+        raise ValueError(f"there are no personas in {where}: expected one sentence per line")
     return persons
 
 

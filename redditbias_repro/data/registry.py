@@ -220,6 +220,21 @@ def unavailable() -> dict[str, str]:  # key → why
     return dict(_LACKING)
 
 
+def _base_url() -> str:
+    "Where files are downloaded from. `ValueError` for a variable that holds no address"
+    base = os.environ.get("REDDITBIAS_BASE_URL") or BASE_URL
+    try:
+        parts = urlsplit(base)
+        known = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # such as a port that is no number
+        known = False
+    if not known:
+        raise ValueError(
+            f"REDDITBIAS_BASE_URL is {base!r}: expected an address such as {BASE_URL}, or no such variable"
+        )
+    return base.rstrip("/")
+
+
 def _fetched(key: str, entry: dict) -> Path:
     "The file, wherever it can be had"
     from urllib.parse import quote
@@ -237,8 +252,7 @@ def _fetched(key: str, entry: dict) -> Path:
             if git_blob_sha1(content) != entry["git_blob_sha1"]:
                 raise _mismatch(content, entry, key, "the mirror")
             return write_atomic(path, content)
-        base = os.environ.get("REDDITBIAS_BASE_URL", BASE_URL)
-        url = f"{base}/{entry['repository']}/{entry['commit']}/{quote(entry['path'])}"
+        url = f"{_base_url()}/{entry['repository']}/{entry['commit']}/{quote(entry['path'])}"
         part = path.with_name(path.name + ".part")
         for _ in range(2 if part.exists() else 1):  # a part may be of another time: then once more from the start
             content = _download(url, part, int(entry["bytes"] or 0), key)

@@ -140,10 +140,30 @@ def trainer_arguments(folder: str | Path, steps: float, reports: int, **more) ->
 
 
 def train_on(trainer: Trainer, checkpoint: str | None) -> None:
-    "Train from a checkpoint on, or from the beginning"
+    """Train from a checkpoint on, or from the beginning.
+
+    `ValueError` where the loss or a weight is no finite number any more; the Trainer's folder is then removed"""
+    step = trainer.training_step
+
+    def finite_step(*args, **kwargs):
+        loss = step(*args, **kwargs)
+        if not torch.isfinite(loss).all():  # Trainer asks the same of each loss, and goes on
+            _diverged(trainer, f"the loss became {float(loss.sum())}")
+        return loss
+
+    trainer.training_step = finite_step
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*pin_memory.*")
         trainer.train(resume_from_checkpoint=checkpoint)
+    if not all(torch.isfinite(p).all() for p in trainer.model.parameters() if p.requires_grad):
+        _diverged(trainer, "weights became infinite or nan")
+
+
+def _diverged(trainer: Trainer, what: str) -> None:
+    if trainer.is_world_process_zero():
+        shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
+    rate = f"lower the learning rate, which is {trainer.args.learning_rate:g}"
+    raise ValueError(f"{what} in training step {trainer.state.global_step + 1}, and nothing is saved: {rate}")
 
 # %% ../../nbs/debias/finetune.ipynb #aaee0e28
 @dataclass(frozen=True)

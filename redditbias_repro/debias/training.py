@@ -27,6 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers.pytorch_utils import Conv1D
 from transformers.trainer_callback import ExportableState
 
 from redditbias_repro.debias.finetune import (
@@ -504,7 +505,7 @@ _weight = (lambda value: 0 <= value <= LARGEST_WEIGHT), f"a number that is not n
 _counted = "a positive whole number; leave it out for {default}"
 _share = "a positive whole number, or a share of all steps, below 1; leave it out for one an epoch"
 NUMBERS = {  # whether a run can have a number, and what is expected
-    "epochs": _positive, "learning_rate": _positive,
+    "epochs": _positive, "learning_rate": ((lambda value: 0 < value <= 1), "a positive number, of 1 at most"),
     "batch_size": (_whole, _counted), "grad_accum": (_whole, _counted), "subspace_every": (_whole, _counted),
     "save_steps": ((lambda value: value is None or _whole(value) or 0 < value < 1), _share),
     "lora_rank": ((lambda value: value is None or _whole(value)), "a positive whole number, or None for all weights"),
@@ -609,6 +610,15 @@ def _check_lora(model, chosen: Method, rank: int | None) -> None:
     if not model.name_or_path:
         said = "an adapter names the base that it belongs to, and this model was loaded from nowhere"
         raise ValueError(f"{said}: save it and load it by its folder, or leave out lora_rank")
+    if rank > (most := _smallest_layer(model)):
+        raise ValueError(f"lora_rank is {rank}: expected at most {most}, the smallest dimension of the model's layers")
+
+
+def _smallest_layer(model) -> int:
+    "The smallest dimension of the layers that LoRA adapts, above which a rank adds nothing"
+    head = model.get_output_embeddings()
+    layers = [m for m in model.modules() if isinstance(m, (torch.nn.Linear, Conv1D)) and m is not head]
+    return min(min(layer.weight.shape) for layer in layers)
 
 
 def _with_adapter(model, rank: int, seed: int):

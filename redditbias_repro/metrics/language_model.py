@@ -515,6 +515,9 @@ def _folds(texts: pd.DataFrame, every: pd.Series, seed: int) -> list[tuple[list[
     folds = []
     for tested in [texts["text"]] if (~every.isin(texts["text"])).sum() >= wanted else halves:
         others = every[~every.isin(tested)]
+        if not len(others):
+            said = "half of the references hold every text of the others, on which a temperature is fitted"
+            raise ValueError(f"{said}: leave out what is there twice")
         folds.append((list(tested), list(others.sample(min(wanted, len(others)), random_state=seed))))
     return folds
 
@@ -552,8 +555,8 @@ def measure_lmp(
     corpus, held_out = texts.attrs["corpus"], load_calibration(references)
     if held_out is not None:
         corpus = {**corpus, "files": {**corpus["files"], **held_out.attrs["corpus"]["files"]}}
-    elif len(every) < 2:
-        said = f"{references} has {len(every)} references: expected two or more"
+    elif every["text"].nunique() < 2:
+        said = f"{references} has {every['text'].nunique()} different references: expected two or more"
         raise ValueError(f"{said}, as a temperature is fitted on others than are tested")
     opened = open_model(model, device, dtype)
     special = {"special_tokens": True} if add_special_tokens else {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import time
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
@@ -376,6 +377,12 @@ def measure_likelihood_bias(
     rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
     if not len(rows):
         raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    counted = rows.groupby("axis")["descriptor"].nunique()
+    if len(alone := counted[counted < 2]):
+        said = f"one descriptor of axis {', '.join(alone.index)} goes with nouns of any gender, and two are compared"
+        if len(alone) == len(counted):
+            raise ValueError(f"{source}: {said}: add some")
+        warnings.warn(f"{source}: {said}: nothing is measured there", stacklevel=2)
     corpus = rows.attrs["corpus"]
     if r.limit is not None:
         every = pd.Series(rows["template"].unique())

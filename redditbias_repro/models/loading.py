@@ -307,12 +307,15 @@ OTHER_KIND = ': it has an encoder, so give kind="seq2seq" (`measure --kind seq2s
 def _explained(name: str, source: str, what: str, error: Exception, way_out: str = "") -> Exception:
     "`error` of loading a model as a `ValueError` or `FetchError` that says what to do"
     first, named = str(error).strip().split("\n")[0][:300], f"model {name!r}"
-    cannot = f"cannot be loaded as a {what} ({type(error).__name__}: {first}){way_out}"
+    article = "an" if what[0] == "e" else "a"
+    cannot = f"cannot be loaded as {article} {what} ({type(error).__name__}: {first}){way_out}"
     if isinstance(error, ImportError):  # of a quantised checkpoint: Transformers says which library
         return ValueError(f"{named} needs a library that is not installed: {first}")
     whole = os.path.isdir(source) and (Path(source) / "config.json").is_file()
     if whole and what == KINDS["causal"][0] and not any((Path(source) / f).is_file() for f in TOKENIZERS):
         return ValueError(f"{named}: it has no tokenizer: save its own there (`save_pretrained`)")
+    if "Unrecognized configuration class" in first and what != KINDS["causal"][0]:
+        return ValueError(f"{named} is not {article} {what}: leave out kind (--kind), or name another model")
     if os.path.isdir(source):
         bare = "the folder holds no config.json; give a folder that `save_pretrained` wrote"
         has = (Path(source) / "config.json").is_file()

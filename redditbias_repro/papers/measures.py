@@ -37,7 +37,7 @@ from ..records import DEFAULT_PAPER, check_known, digest, plugins, resource
 from ..show.association import association_drivers, association_table, association_words
 from ..show.html import figure_block, table_block
 from ..show.readme import bias_words
-from ..show.tables import lmb_table, lmp_table, usual_pairs
+from ..show.tables import lmb_table, lmp_table, type_titles, usual_pairs
 
 # %% auto #0
 __all__ = ['joined', 'command_of']
@@ -185,7 +185,7 @@ class Shown(NamedTuple):
     shown: pd.DataFrame  # those that a reader looks at first
     caption: str  # what was measured; that of the paper's `command.toml` follows it
     records: list[dict]  # none of a comparison
-    beside: tuple[tuple[pd.DataFrame, str], ...] = ()  # further tables, each with its caption
+    above: tuple[tuple[pd.DataFrame, str], ...] = ()  # tables to read first, each with its caption
     notes: tuple[str, ...] = ()
 
 # %% ../../nbs/papers/measures.ipynb #5b75f1a2
@@ -200,13 +200,13 @@ def joined(
     whole = lambda tables: first(pd.concat([named(f, t) for f, t in zip(found, tables)], ignore_index=True))
     below = {}
     for f in found:
-        for table, caption in f.beside:
+        for table, caption in f.above:
             below.setdefault(caption, []).append(named(f, table))
-    beside = tuple((first(pd.concat(tables, ignore_index=True)), caption) for caption, tables in below.items())
+    above = tuple((first(pd.concat(tables, ignore_index=True)), caption) for caption, tables in below.items())
     return Shown(
         whole([f.table for f in found]), whole([f.shown for f in found]),
         " ".join(dict.fromkeys(f.caption for f in found)), [r for f in found for r in f.records],
-        beside, tuple(dict.fromkeys(note for f in found for note in f.notes)),
+        above, tuple(dict.fromkeys(note for f in found for note in f.notes)),
     )  # fmt: skip
 
 # %% ../../nbs/papers/measures.ipynb #bd072e64
@@ -255,11 +255,17 @@ def _intervals(table: pd.DataFrame, name: str) -> list[str]:
     return ["" if np.isnan(a) else f"[{a:.3f}, {b:.3f}]" for a, b in zip(low, high)]
 
 
+def _titles(paper: str, table: pd.DataFrame) -> pd.DataFrame:
+    "A table with bias types by their titles, as pages print them"
+    return table.assign(bias_type=table["bias_type"].map(type_titles(table["bias_type"], paper)))
+
+
 def _of_corpora(records: list[dict]) -> str:
     "Which pairs were measured; of several corpora each with its bias types"
     each = {}
     for r in records:
-        each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(r["bias_type"])
+        title = type_titles([r["bias_type"]], r["paper"])[r["bias_type"]]
+        each.setdefault(f"{r['split']} pairs of corpus {r['corpus']!r}", []).append(title)
     return "; ".join(f"{', '.join(dict.fromkeys(types))}: {of}" if len(each) > 1 else of for of, types in each.items())
 
 
@@ -314,8 +320,9 @@ def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
 
 def _left_out(records: list[dict]) -> tuple[str, ...]:
     "A note on the sentences that association leaves out; none where there are none"
-    each = {r["bias_type"]: {why: n for why, n in r["values"]["left_out"].items() if n} for r in records}
-    said = [f"{b} {', '.join(f'{n} ({why})' for why, n in of.items())}" for b, of in each.items() if of]
+    titled = lambda r: type_titles([r["bias_type"]], r["paper"])[r["bias_type"]]
+    each = {titled(r): {why: n for why, n in r["values"]["left_out"].items() if n} for r in records}
+    said = [f"{b}: {', '.join(f'{n} ({why})' for why, n in of.items())}" for b, of in each.items() if of]
     return (f"sentences that association leaves out: {'; '.join(said)}",) if said else ()
 
 
@@ -324,7 +331,7 @@ def _associations(records: list[dict]) -> tuple[pd.DataFrame, str]:
     table = association_table(records, paper=records[0]["paper"])
     found = [association_words(r) for r in table.itertuples()]
     shown = table.assign(interval=_intervals(table, ""), found=found)[list(ASSOCIATED_IN_SHORT)]
-    return shown, SAID["association"]["short"]
+    return _titles(records[0]["paper"], shown), SAID["association"]["short"]
 
 
 def _as_columns(records: list[dict]) -> pd.DataFrame:
@@ -355,6 +362,7 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     table = lmb_table(records, paper=records[0]["paper"])
     table = table[table["outliers"] == outliers]
     shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
+    shown = _titles(records[0]["paper"], shown)
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
     said = f"{_of_corpora(records)}. Outliers: {outliers}."
     if not types:
@@ -372,6 +380,7 @@ def _compare_lmb(paper: str, args: Namespace) -> Shown:
     how |= {} if args.margin is None else {"margin": args.margin}
     table = compare_models(args.a, args.b, **which, **how)
     shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]
+    shown = _titles(table["paper"].iloc[0], shown)
     found = compared(table, shown, "" if table["same_tokens"].all() else SAID["lmb"]["other_tokens"])
     types, notes = _with_opposites(which)
     if not types:
@@ -380,10 +389,11 @@ def _compare_lmb(paper: str, args: Namespace) -> Shown:
     records = [measure_association(model, **which | {"bias_types": types}, **how) for model in (args.a, args.b)]
     changed = compare_associations(*records)
     told = changed.assign(odds_a=np.exp(changed["association_a"]), odds_b=np.exp(changed["association_b"]))
-    told = told.assign(interval=_intervals(told, ""))[list(ASSOCIATIONS_IN_SHORT)]
+    told = _titles(records[0][0]["paper"], told.assign(interval=_intervals(told, "")))[list(ASSOCIATIONS_IN_SHORT)]
     same = ["bias_type", "corpus", "split"]
     table = table.merge(changed.drop(columns=["a", "b", "paper"]), "left", same, suffixes=("", "_association"))
-    return found._replace(table=table, beside=((told, SAID["association"]["compared"]),), notes=notes)
+    above = ((told, f"{compared(table, shown).caption} {SAID['association']['compared']}"),)
+    return found._replace(table=table, above=above, notes=notes)
 
 
 def lmb_command(paper: str) -> Command:

@@ -5,6 +5,7 @@
 # %% ../../nbs/show/rank.ipynb #24d3aac0
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -77,12 +78,19 @@ def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: 
     if records is None:
         paths = read_records(folder, paper=paper, metric=metric, method="baseline").get("path", ())
         records = [read_json(Path(p)) for p in paths]
+    else:
+        records = list(records)
+        paths = [f"a record of {r['model']}" for r in records]
     how, rows = RANKED[metric], []
-    for r in records:
+    for path, r in zip(paths, records):
         row = {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
         of_it = (r["metric"], r["method"], r["paper"]) == (metric, "baseline", paper)
         if of_it and isinstance(row.get(how.keeps), (dict, list)) and row.get("swap") in (None, "targets"):
-            x, clusters, units = how.sample(row)
+            try:
+                x, clusters, units = how.sample(row)
+            except ValueError as e:  # one that is broken stops no other
+                warnings.warn(f"left out: {path}: {e}", stacklevel=3)
+                continue
             corpus = (r.get("provenance") or {}).get("corpus") or {}
             params = {k: v for k, v in r["params"].items() if k not in _OWN and v is not None}
             key = digest([units, corpus.get("files"), corpus.get("sha256"), params])
@@ -230,7 +238,9 @@ def rank_blocks(
             title = title_of(own)
             blocks += [
                 figure_block(plot_rank(own, paper), f"Models with intervals: {title}", order_found(own)),
-                table_block(shown_ranks(own), f"Ranking of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"),
+                table_block(
+                    shown_ranks(own, paper), f"Ranking of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"
+                ),
             ]
     return blocks
 
@@ -255,12 +265,14 @@ SAID = (
 
 def shown_ranks(
     table: pd.DataFrame,  # rows of `rank_models`
+    paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
-    "The columns that a reader looks at first"
+    "The columns that a reader looks at first, bias types by their titles"
     ends = lambda low, high: ["" if a != a else f"[{a:.2f}, {b:.2f}]" for a, b in zip(table[low], table[high])]
     span = lambda a, b: "" if a != a else f"{a:.0f}" if a == b else f"{a:.0f} to {b:.0f}"
     ranks = [span(a, b) for a, b in zip(table["rank_low"], table["rank_high"])]
-    shown = table.assign(interval=ends("low", "high"), ranks=ranks)
+    titles = table["bias_type"].map(type_titles(table["bias_type"], paper))
+    shown = table.assign(bias_type=titles, interval=ends("low", "high"), ranks=ranks)
     names = {"bias_type": "bias type", "same_order": "same order"}
     columns = ["bias_type", "rank", "model", "value", "interval", "letters", "ranks", "same_order"]
     return shown[columns].rename(columns=names)

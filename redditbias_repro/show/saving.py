@@ -9,6 +9,8 @@ import csv
 import io
 import math
 import re
+import shutil
+import textwrap
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,6 +66,46 @@ def to_markdown(
     return text + "\n" + (f"\n{caption}\n" if caption else "")
 
 # %% ../../nbs/show/saving.ipynb #da8a8a29
+def _widest(text: str) -> int:
+    return max(map(len, text.splitlines()), default=0)
+
+
+def _keys(table: pd.DataFrame) -> list[str]:
+    "The first columns, as few as tell rows apart; the first alone where none do"
+    for n in range(1, table.shape[1]):
+        if not table.iloc[:, :n].astype(str).duplicated().any():
+            return list(table.columns[:n])
+    return list(table.columns[:1])
+
+
+def console_width() -> int:
+    "Characters in a line of the terminal, or as COLUMNS says; 0 where there is none, as in a pipe"
+    return shutil.get_terminal_size((0, 0)).columns
+
+
+def to_console(
+    table: pd.DataFrame,  # any table whose columns have names of their own
+    caption: str = "",  # below it
+    width: int | None = None,  # of a line; None: `console_width`; 0: any
+) -> str:
+    """A table as Markdown, in lines that a terminal has room for.
+
+    Columns that have none follow below, beside those that tell rows apart"""
+    width = console_width() if width is None else width
+    if not width or _widest(to_markdown(table)) <= width:
+        parts = [list(table)]
+    else:
+        keys, parts = _keys(table), [[]]
+        for column in table.columns.drop(keys):
+            if len(parts[-1]) > 0 and _widest(to_markdown(table[[*keys, *parts[-1], column]])) > width:
+                parts.append([])
+            parts[-1].append(column)
+        parts = [[*keys, *part] for part in parts]
+    text = "\n".join(to_markdown(table[part]) for part in parts)
+    caption = textwrap.fill(caption, width, break_long_words=False, break_on_hyphens=False) if width else caption
+    return text + (f"\n{caption}\n" if caption else "")
+
+
 class _Value:
     "A value in a pattern: as `cell_text` shows it, or by a format of its own; nothing if missing"
 

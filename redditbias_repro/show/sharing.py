@@ -156,8 +156,9 @@ def share_results(
 
     `ValueError` where no record holds a score that goes out, and for the hub's format without a benchmark"""
     check_known("format", kind, ("every-eval-ever", "eval-results"))
-    if kind == "eval-results" and not re.fullmatch(r"[\w.-]+/[\w.-]+", dataset or ""):
-        raise ValueError(f"scores on the hub belong to a benchmark: name its data set (owner/name), not {dataset!r}")
+    if kind == "eval-results" and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", dataset or ""):
+        instead = f", not {dataset!r}" if dataset else ""
+        raise ValueError(f"scores on the hub belong to a benchmark: name its data set (owner/name){instead}")
     hub, records, groups = kind == "eval-results", list(records), {}
     for r in records:
         if next(scores_of(r), None):

@@ -5,8 +5,9 @@
 # %% ../../nbs/stats/packing.ipynb #561ddb37
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -49,6 +50,15 @@ def _counts(values) -> np.ndarray:
     return values.astype("<u2" if not len(values) or values.max() < 1 << 16 else "<u4")
 
 
+@contextlib.contextmanager
+def _as_packed() -> Iterator[None]:
+    "`ValueError` for what was not packed here, or was changed since"
+    try:
+        yield
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as e:
+        raise ValueError("the scores of sentences that a record keeps do not fit together: make it again") from e
+
+
 def _floats(text: str) -> np.ndarray:
     "Little-endian float32 in hexadecimal"
     return np.frombuffer(bytes.fromhex(text), "<f4").astype(np.float64)
@@ -66,12 +76,13 @@ def unpack_pairs(
     """The scores of each pair that a record keeps. log perplexity = nll / tokens.
 
     `targets` holds the terms exchanged, `cluster` their lemmas; both "pair 17" where they are not known."""
-    nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
-    counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
-    each, terms = counts.pop("cluster"), pairs["clusters"]
-    named = lambda names: [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(each)]
-    kept = {**nll, **counts, "targets": named(terms), "cluster": named(lemma_labels(terms, pairs.get("forms", ())))}
-    return pd.DataFrame(kept)[["nll1", "tokens1", "nll2", "tokens2", "targets", "cluster"]]
+    with _as_packed():
+        nll = {k: _floats(pairs[k]) for k in ("nll1", "nll2")}
+        counts = {k: _whole(pairs[k], len(nll["nll1"])) for k in ("tokens1", "tokens2", "cluster")}
+        each, terms = counts.pop("cluster"), pairs["clusters"]
+        named = lambda names: [names[c] if c < len(names) else f"pair {i}" for i, c in enumerate(each)]
+        kept = {**nll, **counts, "targets": named(terms), "cluster": named(lemma_labels(terms, pairs.get("forms", ())))}
+        return pd.DataFrame(kept)[["nll1", "tokens1", "nll2", "tokens2", "targets", "cluster"]]
 
 # %% ../../nbs/stats/packing.ipynb #b9190a92
 def pack_sentences(
@@ -86,8 +97,9 @@ def unpack_sentences(
     scores: dict,  # `values["scores"]` of a record of `measure_lmp`
 ) -> pd.DataFrame:  # nll, nll_calibrated, tokens; a row a sentence, those without a token to score left out
     "The scores of each sentence that a record keeps"
-    nll = {k: _floats(scores[k]) for k in ("nll", "nll_calibrated")}
-    found = pd.DataFrame({**nll, "tokens": _whole(scores["tokens"], len(nll["nll"]))})
+    with _as_packed():
+        nll = {k: _floats(scores[k]) for k in ("nll", "nll_calibrated")}
+        found = pd.DataFrame({**nll, "tokens": _whole(scores["tokens"], len(nll["nll"]))})
     return found[found["nll"].notna()]
 
 # %% ../../nbs/stats/packing.ipynb #c91c6fa9
@@ -111,7 +123,8 @@ def unpack_contrasts(
     packed: dict,  # from `pack_contrasts`
 ) -> pd.DataFrame:  # text11, text12, text21, text22 (negative log-likelihoods), target, attribute; a row a sentence
     "The scores of each contrast that a record keeps"
-    made = pd.DataFrame({cell: _floats(packed[cell]) for cell in _CELLS})
-    for what in ("target", "attribute"):
-        made[what] = np.array(packed[f"{what}s"], object)[_whole(packed[what], len(made))]
+    with _as_packed():
+        made = pd.DataFrame({cell: _floats(packed[cell]) for cell in _CELLS})
+        for what in ("target", "attribute"):
+            made[what] = np.array(packed[f"{what}s"], object)[_whole(packed[what], len(made))]
     return made

@@ -230,6 +230,19 @@ def test_a_file_takes_from_its_base_what_it_leaves_out(made_up, tmp_path):
         ('base = "v9"\n[axes]\nhair = ["bald"]\n', "version of prompts 'v9' is unknown"),
         ('intersections = [["hair", "skin"]]\n' + OWN, "is not a pair of axes: there are hair"),
         (OWN.replace("{noun_phrase}", "{phrase}"), "unknown slot {phrase}"),
+        (
+            'base = "v1.0"\n[axes]\nhair = ["bald", "grey", {descriptor = "bald"}]\n',
+            "axis 'hair': entries 1 and 3 are the same ('bald')",
+        ),
+        (
+            'templates = ["a {noun_phrase}", "a {noun_phrase}"]\nbase = "v1.0"\n',
+            "templates: entries 1 and 2 are the same",
+        ),
+        ('templates = []\nbase = "v1.0"\n', "templates is empty: expected one or more"),
+        (
+            OWN.replace("]]", '], ["woman", "women", "female"]]', 1),
+            "nouns: entries 1 and 3 are the same ('woman')",
+        ),
     ],
 )
 def test_slips_in_a_file(tmp_path, text, says):
@@ -324,6 +337,9 @@ def test_slips_in_personas(tmp_path):
         read_personas(tmp_path / "none.txt")
     with pytest.raises(ValueError, match="no personas"):
         read_personas(["", " "])
+    (tmp_path / "long.txt").write_text("I am old.\n" + "I am old. " * 100_000)  # of which each prompt would hold a copy
+    with pytest.raises(ValueError, match="line 2 of .*long.txt has 1,000,000 characters: expected at most 1,000"):
+        with_personas(pd.DataFrame([phrase("Hi.")] * 100), tmp_path / "long.txt")
     with pytest.raises(ValueError, match="no person has 4 sentences"):
         with_personas(pd.DataFrame([phrase("Hi.")]), PEOPLE.splitlines(), lines=4)
 

@@ -248,6 +248,15 @@ def test_a_host_that_does_not_answer_is_asked_once(server, monkeypatch, tmp_path
     assert kept(tmp_path) == []
 
 
+@pytest.mark.parametrize("base", ["nonsense", "http://", "ftp://x", "https://x:port", "https://[x"])
+def test_an_address_that_is_none_is_said_at_once(server, monkeypatch, base):
+    monkeypatch.setenv("REDDITBIAS_BASE_URL", base)
+    monkeypatch.setattr(module, "_download", None)  # nobody is asked
+    with pytest.raises(ValueError) as e:
+        fetch(KEY)
+    assert f"REDDITBIAS_BASE_URL is {base!r}: expected an address such as https://raw" in str(e.value)
+
+
 def test_offline_no_host_is_asked(server, monkeypatch):
     requests = server("good")
     monkeypatch.setenv("REDDITBIAS_OFFLINE", "1")

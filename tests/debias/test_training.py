@@ -529,6 +529,26 @@ def test_what_cannot_be_trained_is_said(padded, tmp_path):
     for name in ("epochs", "batch_size", "grad_accum"):
         with pytest.raises(ValueError, match=f"{name} is 0: expected a positive "):
             debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", **{name: 0})
+    for rate in (1.5, 1e6, math.nan):
+        with pytest.raises(ValueError, match=f"learning_rate is {rate}: expected a positive number, of 1 at most"):
+            debias(fresh(padded), padded, SPEC, TEXTS, "HD", tmp_path / "run", learning_rate=rate)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("what, part", [("the loss became nan", "bias"), ("weights became infinite or nan", "step")])
+def test_a_model_that_training_ruins_is_not_saved(padded, tmp_path, monkeypatch, what, part):
+    """Neither it nor a checkpoint, from which the next run would go on."""
+    net, taken = fresh(padded), torch.optim.AdamW.step
+
+    def ruined(self, *args, **kwargs):
+        found = taken(self, *args, **kwargs)
+        self.param_groups[0]["params"][0].data.fill_(math.nan)
+        return found
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", ruined)
+    how = {"epochs": 2, "save_steps": 1} if part == "bias" else {"epochs": 1, "batch_size": 64}
+    with pytest.raises(ValueError, match=f"{what}.* in training step 2, and nothing is saved: lower the learning rate"):
+        debias(net, padded, SPEC, TEXTS, "CDA", tmp_path / "run", **FAST | how)
     assert not list(tmp_path.iterdir())
 
 

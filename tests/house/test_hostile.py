@@ -269,6 +269,12 @@ def test_own_pairs_are_clustered_by_their_specification(pairs, model_folder, tmp
             ["prompts"],
             "a brace without its counter",
         ),
+        (
+            "p.toml",
+            'nouns = [["man", "men", "male"]]\ntemplates = ["a {noun_phrase}"]\naxes = {a = ["x"]}',
+            ["measure", "--paper", "holisticbias", "--prompts"],
+            "p.toml: one descriptor of axis a goes with nouns of any gender, and two are compared",
+        ),
         ("p.toml", PETS.replace("lazy", "la\u200bzy"), ["specs"], r"holds '\u200b', invisible or a look-alike"),
         ("p.toml", PETS.replace('["cat"', '["c\u0430t"'), ["specs"], "invisible or a look-alike"),
         ("p.toml", PETS + 'name = " x"', ["specs"], "expected one without slashes"),
@@ -324,8 +330,13 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["measure", "--corpus", "pairs.csv", "--bias-type", ""], "bias-type is empty"),
         (["measure", "--corpus", "pairs.csv", "--bias-type", ".."], "the label of the pairs is '..'"),
         (["specs", ""], "name is empty"),
+        (["export", "every-eval-ever", "--organization", " ", "--out", "o"], "organization is empty"),
         (["compare", "--logs", "a", "b", "--corpus", "pairs.csv"], "leave out --corpus, or --logs"),
         (["specs", "pairs.csv/x.toml"], "is not a file"),
+        (["debias", "--texts", "pairs.csv", "--out", "o"], "--texts pairs.csv is a table: expected a text file"),
+        (["report", "--html", "report.txt"], "expected a name that ends in .html"),
+        (["measure", "--corpus", "pairs.csv", "--bias-type", "a/b/c"], "the label of the pairs is 'a/b/c'"),
+        (["debias", "--texts", "said.txt", "--corpus", "nosuch", "--out", "o"], "--texts and --corpus both say"),
     ],
 )
 def test_options_that_would_be_ignored(command, said, pairs, tmp_path, capsys):
@@ -351,6 +362,14 @@ def test_a_search_that_cannot_begin_leaves_nothing(tmp_path, capsys):
     (tmp_path / "d.jsonl").write_text("{}\n")
     assert "expected a date" in says(capsys, "retrieve", "d.jsonl", "--before", "today", "--out", "found.parquet")
     assert [p.name for p in tmp_path.iterdir()] == ["d.jsonl"]
+
+
+@pytest.mark.parametrize("options", [[], ["--html", "page.html"], ["--paper", "chbias"]])
+def test_a_folder_without_records_has_no_report(options, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    said = says(capsys, "report", "--results", "empty", *options)
+    assert "there are no records" in said and "in empty: `redditbias measure --save` writes some" in said
+    assert not (tmp_path / "page.html").exists()
 
 
 def test_an_empty_name_is_no_path(capsys):
@@ -528,7 +547,9 @@ def test_a_broken_record_stops_nothing_else(model_folder, pairs, tmp_path, capsy
 def test_a_record_that_says_what_none_says(field, value, tmp_path):
     """It stands in no table."""
     record = dict.fromkeys(("paper", "metric", "bias_type", "method", "model", "corpus", "split"), "x")
-    record |= {"n": 1, "values": {"t": 1.0}, "seed": 0, "params": {}, "seconds": 0, "provenance": {"device": "cpu"}}
+    origin = {"model": {}, "corpus": {}, "package": None, "libraries": {}, "device": "cpu"}
+    record |= {"paper": "own", "n": 1, "values": {"t": 1.0}, "seed": 0, "params": {}, "seconds": 0}
+    record |= {"provenance": origin}
     for content, n in ((record, 1), ({**record, field: value}, 0)):
         (tmp_path / "one.json").write_text(json.dumps(content))
         with warnings.catch_warnings(record=True) as said:

@@ -563,6 +563,15 @@ def test_what_is_tested_is_not_calibrated_on(made_up, n):
         assert len(calibration) == (40 if n == 40 else 201) and not set(tested) & set(calibration)
 
 
+@pytest.mark.parametrize(
+    "lines, said", [(["a b"] * 5, "has 1 different references"), (["a b"] * 9 + ["c d"], "there twice")]
+)
+def test_references_that_are_all_alike(lines, said, model_folder, tmp_path):
+    (tmp_path / "own.txt").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=said):
+        measure_lmp(str(model_folder), references=tmp_path / "own.txt")
+
+
 def test_measure_lmp(made_up, model_folder, tmp_path, monkeypatch):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     every = load_references()

@@ -238,10 +238,17 @@ def test_filters_are_rows_of_their_own(tmp_path):
         ("a.jsonl", '{"doc_id": 1}\n{"x": 2}', "line 2 is not a sample"),
         ("a.jsonl", '{"doc_id": 1, "metrics": ["acc"]}', "no sample whose score is a number"),
         ("a.json", "{}", "not an Inspect log"),
-        ("a.json", '{"samples": [], "status": "error", "eval": {"model": "m"}}', "ended as 'error'"),
+        (
+            "a.json",
+            '{"samples": [], "status": "error", "eval": {"model": "m"}}',
+            "the evaluation of m ended with status error and 0 samples",
+        ),
         ("a.json", "[1]", "not an Inspect log"),
         ("a.eval", "no zip", "not an Inspect log"),
         ("a.jsonl", "[" * 9999, "not a readable log"),
+        ("a.jsonl", "{}", r"line 1 is not a sample of lm-evaluation-harness \(it lacks doc_id\)"),
+        ("a.jsonl", "[1]", r"not a sample of lm-evaluation-harness \(it holds something else\)"),
+        ("a.json", '{"samples": []}', r"not an Inspect log \(it lacks status\)"),
         ("a.jsonl", '{"doc_id": 1, "metrics": 5}', "not a readable log"),
         (
             "a.json",

@@ -93,6 +93,8 @@ def test_what_lora_cannot_train(model_folder, tokenizer, tmp_path):
         debias(net, words, SPEC, TEXTS, "WER", tmp_path / "a", lora_rank=2, **HOW)
     with pytest.raises(ValueError, match="expected a positive whole number"):
         debias(net, words, SPEC, TEXTS, "HD", tmp_path / "a", lora_rank=0, **HOW)
+    with pytest.raises(ValueError, match="lora_rank is 100000: expected at most [0-9]+, the smallest dimension"):
+        debias(net, words, SPEC, TEXTS, "HD", tmp_path / "a", lora_rank=100_000, **HOW)
     nowhere = small_random(CONFIGS["gpt2"](len(tokenizer)))
     with pytest.raises(ValueError, match="loaded from nowhere"):
         debias(nowhere, words, SPEC, TEXTS, "HD", tmp_path / "a", lora_rank=2, **HOW)

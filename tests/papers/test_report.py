@@ -184,5 +184,6 @@ def test_command(tmp_path, capsys, monkeypatch, report):
     monkeypatch.setattr("redditbias_repro.papers.report.make_report", lambda folder, results: report)
     assert main(["report", "--html", str(tmp_path / "new" / "index.html")]) == 0
     assert (tmp_path / "new" / "index.html").read_text(encoding="utf-8") == report
-    assert main(["report", "--html", str(tmp_path)]) == 2
-    assert "is a folder: expected the name of a file" in capsys.readouterr().err
+    for wrong, said in ((tmp_path, "expected a name that ends in .html"), (tmp_path / "a.html", "is a folder")):
+        (tmp_path / "a.html").mkdir(exist_ok=True)
+        assert main(["report", "--html", str(wrong)]) == 2 and said in capsys.readouterr().err

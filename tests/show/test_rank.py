@@ -16,6 +16,7 @@ from redditbias_repro.records import write_record
 from redditbias_repro.show.association import association_table
 from redditbias_repro.show.html import page_problems
 from redditbias_repro.show.rank import RANKED, asking_parts, plot_rank, rank_blocks, rank_models
+from redditbias_repro.show.saving import to_console, to_markdown
 from redditbias_repro.stats.paired import mean_test
 from redditbias_repro.stats.ranking import rank_columns
 
@@ -50,6 +51,52 @@ def test_several_models_in_one_call(two, tmp_path, capsys):
     kept = lambda r: {k: v for k, v in r["values"].items()}
     assert {key(r): kept(r) for r in together} == {key(r): kept(r) for r in alone} and len(together) == len(alone)
     assert printed.count("tiny-gpt2@") and printed.count("tiny-llama@") and printed.count("| model") == 2
+
+
+def test_tables_fit_a_terminal_and_name_bias_types_as_pages_do(two, tmp_path, capsys, monkeypatch):
+    """Association first, which is what we advise to read; files keep codes and all columns."""
+    measured(two, tmp_path)
+    printed = capsys.readouterr().out
+    assert "| Race " in printed and "| race " not in printed and printed.index("odds") < printed.index("t_log")
+    assert max(map(len, printed.splitlines())) > 100  # into a pipe they go as they are
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ["--corpus", "queries", "--bias-type", "race", "--bias-type", "gender"]
+    for command in (
+        ["measure", "--model", *two, *asked, "--out", str(tmp_path / "out.csv")],
+        ["compare", *two, *asked, "--out", str(tmp_path / "out.md")],
+        ["rank", "--results", str(tmp_path / "records"), "--json"],
+        ["rank", "--results", str(tmp_path / "records")],
+        ["ls"],
+    ):
+        assert main(command) == 0
+        told = capsys.readouterr().out
+        if command[-1] == "--json":
+            assert json.loads(told)[0]["bias_type"] == "race"
+            continue
+        lines = [line for line in told.splitlines() if not line.startswith("written:")]
+        assert max(map(len, lines)) <= 80
+        assert command[0] == "ls" or ("| Race " in told and "| race " not in told)
+    assert pd.read_csv(tmp_path / "out.csv")["bias_type"].tolist() == ["race", "gender"] * 2
+    assert max(map(len, (tmp_path / "out.md").read_text().splitlines())) > 100
+
+
+@pytest.mark.parametrize("broken", [{"text11": "00" * 8}, {"text11": "00"}, {"targets": []}])
+def test_scores_that_do_not_fit_together_are_left_out(two, tmp_path, broken):
+    records = [r for m in two for r in measure_association(m, ["race"], "queries")]
+    for i, r in enumerate([*records, deepcopy(records[0]) | {"model": "broken"}]):
+        r["values"]["contrasts"] |= broken if i == 2 else {}
+        write_record(r, tmp_path)
+    with pytest.warns(UserWarning, match="left out: .*broken.*json: the scores of sentences .* do not fit together"):
+        assert len(rank_models(folder=tmp_path)) == 2
+
+
+def test_what_has_no_room_follows_below():
+    table = pd.DataFrame({"a": ["x", "x"], "b": [1, 2], "c": ["long " * 4] * 2, "d": ["long " * 4] * 2})
+    folded = to_console(table, "one two three", 40)
+    heads = [line for line in folded.splitlines() if line.startswith("| a")]
+    assert [h.split() for h in heads] == [["|", "a", "|", "b", "|", x, "|"] for x in "cd"]
+    assert to_console(table, "x", 0) == to_console(table, "x", 200) == to_markdown(table, "x")
+    assert to_console(table[["a"]], "", 5) == to_markdown(table[["a"]])
 
 
 def test_a_model_that_fails_stops_no_other(two, tmp_path, capsys):
