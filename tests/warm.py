@@ -12,6 +12,7 @@ import sys
 import traceback
 
 import datasets  # noqa: F401
+import jsonschema  # noqa: F401
 import matplotlib
 import nbformat
 import scipy.stats  # noqa: F401
