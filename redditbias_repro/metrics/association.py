@@ -79,6 +79,20 @@ class AssociationResult:
     alpha: float
 
 # %% ../../nbs/metrics/association.ipynb #b9a16fc1
+def _resampled(clusters, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    "Weights (resamples, n) of `pigeonhole_weights`, and their sums; nan where a resample draws nothing"
+    crossed = isinstance(clusters, tuple)
+    return _weights_of(tuple(map(tuple, clusters)) if crossed else tuple(clusters), crossed, seed)
+
+
+@lru_cache(maxsize=2)  # of sentences and of their control: models are measured on the same, one after the other
+def _weights_of(clusters: tuple, crossed: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    weights = pigeonhole_weights(clusters if crossed else list(clusters), seed=seed).astype(float)
+    total = weights.sum(1)
+    total[total == 0] = np.nan
+    return weights, total
+
+
 def association(
     nll: np.ndarray,  # (n, 4) negative log-likelihoods of text11, text12, text21, text22 (`load_contrasts`), nats
     targets: Iterable[str],  # (n,) target pair of each sentence
@@ -125,20 +139,6 @@ def _of_control(x: np.ndarray, labels: pd.DataFrame, control: np.ndarray, of_con
         "control_sd": float(control.std(ddof=1)),
         "relative": ratio[0], "relative_low": low[0], "relative_high": high[0],
     }  # fmt: skip
-
-
-def _resampled(clusters, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    "Weights (resamples, n) of `pigeonhole_weights`, and their sums; nan where a resample draws nothing"
-    crossed = isinstance(clusters, tuple)
-    return _weights_of(tuple(map(tuple, clusters)) if crossed else tuple(clusters), crossed, seed)
-
-
-@lru_cache(maxsize=2)  # of sentences and of their control: models are measured on the same, one after the other
-def _weights_of(clusters: tuple, crossed: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    weights = pigeonhole_weights(clusters if crossed else list(clusters), seed=seed).astype(float)
-    total = weights.sum(1)
-    total[total == 0] = np.nan
-    return weights, total
 
 
 def _deviations(controls: list[np.ndarray], labels: pd.DataFrame, seed: int) -> list[np.ndarray]:
