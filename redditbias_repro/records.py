@@ -45,9 +45,9 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 # %% auto #0
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
            'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'resource',
-           'file_state', 'read_text', 'read_toml', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest',
-           'code_digest', 'versions', 'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record',
-           'read_record', 'read_records']
+           'read_text', 'read_toml', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest',
+           'versions', 'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_record',
+           'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -154,6 +154,12 @@ def project_path(
     Absolute parts stay as they are."""
     return (repo_root() or Path.cwd()).joinpath(*parts)
 
+# %% ../nbs/records.ipynb #ab9e1c00
+def file_state(path: Path) -> tuple | None:
+    "What tells whether a file is still the same; None where there is none"
+    stat = path.stat() if path.is_file() else None
+    return stat and (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+
 # %% ../nbs/records.ipynb #54de4178
 DEFAULT_PAPER = "redditbias"  # whose a bare name is
 
@@ -188,12 +194,6 @@ def resource(
     if missing is not None and not path.is_file():
         return missing
     return copy.deepcopy(_parsed_toml(path, file_state(path)))  # what is kept stays as it was read
-
-
-def file_state(path: Path) -> tuple | None:
-    "What tells whether a file is still the same; None where there is none"
-    stat = path.stat() if path.is_file() else None
-    return stat and (stat.st_ino, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
