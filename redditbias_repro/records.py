@@ -30,9 +30,10 @@ import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
-from functools import cache
+from functools import cache, lru_cache, wraps
 from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
+from inspect import signature
 from itertools import chain, groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -153,6 +154,12 @@ def project_path(
     Absolute parts stay as they are."""
     return (repo_root() or Path.cwd()).joinpath(*parts)
 
+# %% ../nbs/records.ipynb #ab9e1c00
+def file_state(path: Path) -> tuple | None:
+    "What tells whether a file is still the same; None where there is none"
+    stat = path.stat() if path.is_file() else None
+    return stat and (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+
 # %% ../nbs/records.ipynb #54de4178
 DEFAULT_PAPER = "redditbias"  # whose a bare name is
 
@@ -184,7 +191,15 @@ def resource(
 ) -> dict:
     "A TOML file of the package's `resources/`. `FileNotFoundError` where nothing stands for it"
     path = files("redditbias_repro") / "resources" / name
-    return missing if missing is not None and not path.is_file() else tomllib.loads(path.read_text(encoding="utf-8"))
+    if missing is not None and not path.is_file():
+        return missing
+    return copy.deepcopy(_parsed_toml(path, file_state(path)))  # what is kept stays as it was read
+
+
+@cache
+def _parsed_toml(path: Path, changed: tuple | None) -> dict:
+    "A TOML file, parsed once a process as long as it is the same"
+    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 # %% ../nbs/records.ipynb #b0d7fa9c
 def read_text(
@@ -771,9 +786,8 @@ def read_records(
     folder, found = results_folder(folder), []
     flat = lambda r: {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
     for path in filter(Path.is_file, folder.rglob("*.json")):
-        stat = path.stat()
         try:
-            record = _parsed(path.absolute(), (stat.st_ino, stat.st_mtime_ns, stat.st_size))
+            record = _parsed(path.absolute(), file_state(path))
         except ValueError as e:  # one that is broken stops no other
             warnings.warn(f"left out: {e}", stacklevel=2)
             continue
@@ -785,3 +799,25 @@ def read_records(
     found.sort(key=_in_order)
     names = _told_apart([record for _, record in found])
     return pd.DataFrame({**flat(r), **name, "path": str(path)} for (path, r), name in zip(found, names))
+
+# %% ../nbs/records.ipynb #ab9e1c02
+def made_once(make: Callable) -> Callable:
+    """A function of the records of a `folder` that gives a table, which is kept as long as no file there is another.
+
+    Where it is given `records` in their place, nothing is kept."""
+
+    @lru_cache(maxsize=8)
+    def kept(state: str, **asked):
+        return make(**asked)
+
+    @wraps(make)
+    def get(*args, **options):
+        asked = signature(make).bind(*args, **options)
+        asked.apply_defaults()
+        if asked.arguments.get("records") is not None:
+            return make(*args, **options)
+        folder = asked.arguments["folder"] = results_folder(asked.arguments["folder"]).absolute()
+        state = digest(sorted([str(path), file_state(path)] for path in folder.rglob("*.json")))
+        return kept(state, **asked.arguments).copy()
+
+    return get

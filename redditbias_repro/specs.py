@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import regex
 
-from .records import DEFAULT_PAPER, check_known, plugin_file, plugins, read_toml
+from .records import DEFAULT_PAPER, check_known, file_state, plugin_file, plugins, read_toml
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
@@ -428,6 +428,12 @@ def load_spec(
 
 # %% ../nbs/specs.ipynb #b5a5a370
 def _parse_spec(path, where: str, stem: str) -> BiasSpec:
+    return _parsed_spec(path, file_state(path), where, stem)
+
+
+@lru_cache(maxsize=256)
+def _parsed_spec(path, changed: tuple | None, where: str, stem: str) -> BiasSpec:
+    "Read and checked once a process as long as the file is the same"
     data = read_toml(path)
     known = [f.name for f in fields(BiasSpec)]
     for key in data:

@@ -315,6 +315,7 @@ def offline(monkeypatch, tmp_path):
     monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("REDDITBIAS_BASE_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)  # read when it was imported
     for name in ("REDDITBIAS_MIRROR", "REDDITBIAS_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
 
@@ -437,6 +438,30 @@ class Forked:
         while self.poll() is None:
             time.sleep(0.02)
         return self.returncode
+
+
+COMMAND = """
+import os, sys
+out, path, *command = sys.argv[1:]
+sys.path[:0] = path.split(os.pathsep) if path else []
+os.dup2(os.open(out, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
+from redditbias_repro.cli import main
+sys.exit(main(command))
+"""
+
+
+class Command(Forked):
+    """`redditbias …` at work in a fork, which tells its output from its messages."""
+
+    def __init__(self, folder, *command, path="", **where):
+        self.out = Path(folder, "out.txt")
+        arguments = [str(self.out), str(path), *map(str, command)]
+        super().__init__(Path(folder, "messages.txt"), code=COMMAND, arguments=arguments, **where)
+
+    def done(self):
+        """As a `subprocess.CompletedProcess`, once it has ended."""
+        status, printed = self.wait(), self.out.read_text(encoding="utf-8") if self.out.is_file() else ""
+        return subprocess.CompletedProcess([], status, printed, self.log.read_text(encoding="utf-8"))
 
 
 def two_processes(log, code, *arguments):

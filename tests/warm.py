@@ -12,11 +12,14 @@ import sys
 import traceback
 
 import datasets  # noqa: F401
+import jsonschema  # noqa: F401
 import matplotlib
 import nbformat
 import scipy.stats  # noqa: F401
 import seaborn  # noqa: F401
+import sklearn.linear_model  # noqa: F401
 import snakemake.cli  # noqa: F401
+import statsmodels.api  # noqa: F401
 from execnb.shell import CaptureShell
 from huggingface_hub import constants
 from papermill.cli import papermill as papermill_cli

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,20 @@ class AssociationResult:
     alpha: float
 
 # %% ../../nbs/metrics/association.ipynb #b9a16fc1
+def _resampled(clusters, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    "Weights (resamples, n) of `pigeonhole_weights`, and their sums; nan where a resample draws nothing"
+    crossed = isinstance(clusters, tuple)
+    return _weights_of(tuple(map(tuple, clusters)) if crossed else tuple(clusters), crossed, seed)
+
+
+@lru_cache(maxsize=2)  # of sentences and of their control: models are measured on the same, one after the other
+def _weights_of(clusters: tuple, crossed: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    weights = pigeonhole_weights(clusters if crossed else list(clusters), seed=seed).astype(float)
+    total = weights.sum(1)
+    total[total == 0] = np.nan
+    return weights, total
+
+
 def association(
     nll: np.ndarray,  # (n, 4) negative log-likelihoods of text11, text12, text21, text22 (`load_contrasts`), nats
     targets: Iterable[str],  # (n,) target pair of each sentence
@@ -97,9 +112,8 @@ def association(
     clusters, over = clusters_of(targets, attributes)
     test, of_terms = (mean_test(v, clusters, alpha) for v in (x, f))
     p_flip = sign_flip(x, clusters, seed=seed)
-    weights = pigeonhole_weights(clusters, seed=seed)
-    drawn = (weights @ x)[kept := weights.any(1)] / weights[kept].sum(1)
-    low, high = np.quantile(drawn, [alpha / 2, 1 - alpha / 2])
+    weights, total = _resampled(clusters, seed)
+    low, high = np.quantile(((weights @ x) / total)[total > 0], [alpha / 2, 1 - alpha / 2])
     return AssociationResult(
         n=len(x), association=test.mean, low=test.low, high=test.high, t=test.t, p=test.p, df=test.df,
         odds=float(np.exp(test.mean)), sd=float(x.std(ddof=1)), share=float((x > 0).mean()),
@@ -119,7 +133,7 @@ def _clusters(labels: pd.DataFrame):
 def _of_control(x: np.ndarray, labels: pd.DataFrame, control: np.ndarray, of_control: pd.DataFrame, seed: int) -> dict:
     "Mean and deviation of a control's contrasts, and an association relative to the latter"
     test = mean_test(control, _clusters(of_control))
-    ratio, low, high = _relative([x], labels, [control], of_control, seed)
+    ratio, low, high = _relative([x], labels, [control], _deviations([control], of_control, seed), seed)
     return {
         "control": test.mean, "control_low": test.low, "control_high": test.high, "p_control": test.p,
         "control_sd": float(control.std(ddof=1)),
@@ -127,26 +141,25 @@ def _of_control(x: np.ndarray, labels: pd.DataFrame, control: np.ndarray, of_con
     }  # fmt: skip
 
 
-def _drawn(x: np.ndarray, w: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "Means and standard deviations of a sample by weights (resamples, n)"
-    total = w.sum(1)
-    mean = (w @ x) / total
-    return mean, np.sqrt(np.maximum((w @ x**2) / total - mean**2, 0))
+def _deviations(controls: list[np.ndarray], labels: pd.DataFrame, seed: int) -> list[np.ndarray]:
+    """(resamples,) standard deviations of each control's contrasts; of several training seeds, (n, seeds), their mean.
+
+    nan where a resample draws nothing"""
+    (w, total), found = _resampled(_clusters(labels), seed + 1), []
+    for x in controls:
+        x = x.reshape(len(x), -1)
+        mean, square = (w @ x) / total[:, None], (w @ x**2) / total[:, None]
+        found.append(np.sqrt(np.maximum(square - mean**2, 0)).mean(1))
+    return found
 
 
-def _deviation(x: np.ndarray, w: np.ndarray) -> np.ndarray:
-    "Standard deviations of a sample by weights; of several training seeds, (n, seeds), their mean"
-    return np.mean([_drawn(column, w)[1] for column in np.atleast_2d(x.T)], axis=0)
-
-
-def _relative(xs, labels, controls, of_control, seed, resamples=2000):
+def _relative(xs, labels, controls, deviations, seed):
     "Association over the control's deviation of a model, or of two and their change: values, and ends of intervals"
-    w = pigeonhole_weights(_clusters(labels), resamples, seed)
-    v = pigeonhole_weights(_clusters(of_control), resamples, seed + 1)
-    some = w.any(1) & v.any(1)
+    w, total = _resampled(_clusters(labels), seed)
+    some = ~np.isnan(total + deviations[0])
     one = [x.mean() / c.std(axis=0, ddof=1).mean() for x, c in zip(xs, controls)]
     with np.errstate(divide="ignore"):  # few sentences: a resample may hold one of the control, which does not deviate
-        drawn = [_drawn(x, w[some])[0] / _deviation(c, v[some]) for x, c in zip(xs, controls)]
+        drawn = [((w @ x) / total)[some] / deviation[some] for x, deviation in zip(xs, deviations)]
     if len(xs) == 2:
         one, drawn = [*one, abs(one[1]) - abs(one[0])], [*drawn, np.abs(drawn[1]) - np.abs(drawn[0])]
     low, high = np.quantile(np.stack(drawn), [0.025, 0.975], axis=1)
@@ -245,8 +258,9 @@ def association_by(
     check_known("what", what, ("target", "attribute"))
     rows = unpack_contrasts(record["values"]["contrasts"])
     rows["association"] = contrasts(rows[list(CELLS)].to_numpy())
-    by = rows.groupby(what)["association"]
-    made = by.agg(n="size", association="mean", share=lambda x: (x > 0).mean()).reset_index()
+    rows["share"] = (rows["association"] > 0).astype(float)
+    made = rows.groupby(what).agg(n=(what, "size"), association=("association", "mean"), share=("share", "mean"))
+    made = made.reset_index()
     made.insert(3, "odds", np.exp(made["association"]))
     made["influence"] = _influence(made["association"], made["n"], rows["association"])
     return made.sort_values(["n", "association"], ascending=False, ignore_index=True)
@@ -311,10 +325,9 @@ def _told_still(before: dict, after: list[dict], old: np.ndarray, new: np.ndarra
     nll, of_control, others = _of_same_sentences(before, after, "controls")
     was, now = contrasts(nll), np.stack([contrasts(n) for n in others], axis=1)
     deviation = float(now.std(axis=0, ddof=1).mean())
-    one, low, high = _relative([old, new], labels, [was, now], of_control, seed=0)
-    v = pigeonhole_weights(_clusters(of_control), seed=1)
-    v = v[v.any(1)]
-    tells_low, tells_high = np.quantile(_deviation(now, v) / _deviation(was, v), [0.025, 0.975])
+    deviations = _deviations([was, now], of_control, seed=0)
+    one, low, high = _relative([old, new], labels, [was, now], deviations, seed=0)
+    tells_low, tells_high = np.nanquantile(deviations[1] / deviations[0], [0.025, 0.975])
     return {
         "tells": deviation / float(was.std(ddof=1)), "tells_low": float(tells_low), "tells_high": float(tells_high),
         "relative_before": one[0], "relative_after": one[1], "relative_change": one[2],

@@ -12,7 +12,7 @@ import pandas as pd
 from scipy import stats
 
 from ..metrics.association import OVER, association_by, association_change
-from ..records import DEFAULT_PAPER, resource
+from ..records import DEFAULT_PAPER, made_once, resource
 from redditbias_repro.show.tables import (
     _holm_by,
     _in_order,
@@ -78,6 +78,7 @@ def _record(row: dict) -> dict:
     return {"bias_type": row["bias_type"], "values": values, "provenance": provenance}
 
 # %% ../../nbs/show/association.ipynb #4fdde050
+@made_once
 def association_changes(
     records: list[dict] | None = None,  # from `measure_association`, before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -140,6 +141,7 @@ def association_methods(
     return table
 
 # %% ../../nbs/show/association.ipynb #5c00ab3f
+@made_once
 def association_drivers(
     records: list[dict] | None = None,  # from `measure_association`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout

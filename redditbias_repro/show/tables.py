@@ -18,7 +18,7 @@ from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
 from ..metrics.crg import CrgTask, compare_answers
 from ..metrics.dst import DstTask, compare_states
-from ..records import DEFAULT_PAPER, read_records, resource
+from ..records import DEFAULT_PAPER, made_once, read_records, resource
 from ..specs import load_spec
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs, unpack_sentences
@@ -278,6 +278,7 @@ _CHANGES = tuple(f.name for f in fields(BiasChange))
 CHANGE_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "split", "swap", *_CHANGES, "p_holm")
 
 # %% ../../nbs/show/tables.ipynb #8726cb47
+@made_once
 def lmb_changes(
     records: list[dict] | None = None,  # from `measure_lmb`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -372,6 +373,7 @@ def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray
     return change + (d - change * n) / n.mean()
 
 # %% ../../nbs/show/tables.ipynb #b4cb48a2
+@made_once
 def lmp_changes(
     records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
@@ -533,6 +535,7 @@ class Task:
         settings = [_settings({k: r[k] for k in self.params}) for r in found.to_dict("records")]
         return found.assign(trained_on=found.provenance.map(_trained_on), settings=settings)
 
+    @made_once
     def tests(self, folder: Path | None = None, paper: str = DEFAULT_PAPER) -> pd.DataFrame:
         """Each debiased model against the model before, on the same examples, with all the same parameters.
 

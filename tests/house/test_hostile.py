@@ -4,9 +4,9 @@ import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
-import threading
 import time
 import warnings
 
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from conftest import CONFIGS, small_random
+from conftest import CONFIGS, Command, small_random
 
 from redditbias_repro.cli import main
 from redditbias_repro.metrics.language_model import measure_lmb
@@ -575,45 +575,28 @@ def test_what_a_killed_run_left_is_removed(tmp_path):
 
 def test_a_killed_measurement_goes_on(model_folder, tmp_path):
     """Nothing that was kept is lost, whenever it is stopped."""
-    env = {**os.environ, "REDDITBIAS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
+    where = dict(env={"REDDITBIAS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}, cwd=tmp_path)
     how = ["--model", str(model_folder), "--corpus", "queries", "--bias-type", "race", "--save", "--results", "mine"]
-    command = [sys.executable, "-m", "redditbias_repro", "measure", *how]
-    for wait in (2.0, 4.0):
-        with subprocess.Popen(
-            command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=tmp_path
-        ) as run:
-            time.sleep(wait)
-            run.kill()
+    for wait in (0.7, 1.4):
+        run = Command(tmp_path, "measure", *how, **where)
+        time.sleep(wait)
+        if run.poll() is None:
+            os.kill(run.pid, signal.SIGKILL)
+            run.wait()
         for path in (tmp_path / "mine").rglob("*.json"):
             json.loads(path.read_text())
-    done = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
+    done = Command(tmp_path, "measure", *how, **where).done()
     assert done.returncode == 0 and len(read_records(tmp_path / "mine")) == 3
 
 
 def test_two_measurements_at_once(model_folder, tmp_path):
     """Of one model into one folder: the same files, whole."""
-    found = []
-
-    def run():
-        env = {**os.environ, "REDDITBIAS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}
-        how = [
-            "--model",
-            str(model_folder),
-            "--corpus",
-            "queries",
-            "--bias-type",
-            "race",
-            "--save",
-            "--results",
-            "mine",
-        ]
-        command = [sys.executable, "-m", "redditbias_repro", "measure", *how]
-        found.append(subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path))
-
-    both = [threading.Thread(target=run) for _ in range(2)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    where = dict(env={"REDDITBIAS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"}, cwd=tmp_path)
+    how = ["--model", str(model_folder), "--corpus", "queries", "--bias-type", "race", "--save", "--results", "mine"]
+    runs = []
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        runs.append(Command(tmp_path / name, "measure", *how, **where))
+    found = [run.done() for run in runs]
     assert [done.returncode for done in found] == [0, 0], found[0].stderr + found[1].stderr
     assert len(read_records(tmp_path / "mine")) == 3

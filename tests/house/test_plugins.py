@@ -1,11 +1,11 @@
 """A package of one's own that adds a corpus, a measure and a method by entry points, installed as any package is."""
 
 import json
-import os
 import subprocess
 import sys
 
 import pytest
+from conftest import Command
 
 pytestmark = pytest.mark.offline
 PROJECT = """
@@ -104,9 +104,9 @@ def installed(tmp_path_factory):
 @pytest.fixture
 def redditbias(installed, tmp_path, offline):
     def run(*args, ok=True):
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(installed), os.environ.get("PYTHONPATH", "")])}
-        command = [sys.executable, "-m", "redditbias_repro", *map(str, args)]
-        done = subprocess.run(command, capture_output=True, text=True, env=env, cwd=tmp_path)
+        said = tmp_path / "said"
+        said.mkdir(exist_ok=True)
+        done = Command(said, *args, path=installed, cwd=tmp_path).done()
         assert (done.returncode == 0) == ok, done.stderr
         return done.stdout if ok else done.stderr
 

@@ -24,8 +24,8 @@ def cells():
 def counts(texts, cells):
     """Of each word of the cells, how often it stands in the texts; and of t1 with a1."""
     words = pd.Series([w for t in texts for w in t.split()]).value_counts()
-    first = lambda column: {*cells[column]}
-    linked = sum(bool(first("t1") & set(t.split())) == bool(first("a1") & set(t.split())) for t in texts)
+    targets, attributes = {*cells.t1}, {*cells.a1}
+    linked = sum(bool(targets & set(t.split())) == bool(attributes & set(t.split())) for t in texts)
     return words, linked / len(texts)
 
 

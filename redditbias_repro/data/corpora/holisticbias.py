@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
 
 from ..registry import fetch, only, with_corpus
-from ...records import check_known, resource
+from ...records import check_known, file_state, resource
 from ...specs import NONE, PHRASE_COLUMNS, PromptSet, fill_templates
 
 # %% auto #0
@@ -61,6 +62,12 @@ SMALL_SET, SMALL_SEED = 100, 17  # descriptors of the release's small set, and t
 
 def read_noun_phrases(version: str = "v1.0") -> pd.DataFrame:
     "Every noun phrase as the release's `noun_phrases.csv` has it; those that are printed in the same order"
+    return _noun_phrases(version, tuple((path := fetch(key), file_state(path)) for key in _keys(version))).copy()
+
+
+@lru_cache(maxsize=4)
+def _noun_phrases(version: str, found: tuple) -> pd.DataFrame:
+    "Made once a process as long as the files are the same: prompts are asked for axis by axis"
     rows = read_prompt_set(version).noun_phrases()
     return rows.sort_values(list(PHRASE_COLUMNS), ignore_index=True)
 

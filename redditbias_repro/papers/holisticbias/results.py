@@ -213,7 +213,7 @@ def _of_releases() -> pd.DataFrame:
     "Descriptors of each version: by the README, in the files, and with what stands for none. `FetchError` without them"
     rows = []
     for version in RELEASES:
-        known = set(read_prompt_set(version).prompts()["descriptor"])
+        known = set(read_prompt_set(version).noun_phrases()["descriptor"])
         rows.append((version, said_in_text()[f"descriptors of {version}"], len(known - {NONE}), len(known)))
     return pd.DataFrame(rows, columns=["version", "said", "n", "with_none"])
 
