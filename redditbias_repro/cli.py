@@ -738,7 +738,7 @@ def _audit(args) -> None:
     from redditbias_repro.papers.audit import audit, audit_several
 
     how = dict(specs=args.specs or (), quick=args.quick, languages=args.languages, pairs=args.pairs, seed=args.seed)
-    how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype)
+    how |= dict(special_tokens=args.special_tokens, device=args.device, dtype=args.dtype, texts=args.show_texts)
     several = len(models) > 1
     results, failed = audit_several(models, out, **how) if several else ([audit(models[0], out, **how)], [])
     if not results:

@@ -14,7 +14,8 @@ import numpy as np
 import pandas as pd
 
 from ..data.contrasts import load_contrasts, load_control
-from ..data.pairs import paper_bias_types, split_bias_type
+from ..data.pairs import paper_bias_types, released_papers, split_bias_type
+from ..data.registry import FetchError
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import check_known, new_record
 from ..scoring.likelihoods import cached_scores
@@ -239,14 +240,31 @@ def _influence(means, n, whole) -> np.ndarray:
     return np.where(rest > 0, n * (means - whole.mean()) / np.maximum(rest, 1), np.nan)
 
 
+def _texts(record: dict, rows: pd.DataFrame) -> np.ndarray | None:
+    "The sentences of a record where the release is at hand, as it has them; None for others than those of a paper"
+    from redditbias_repro.metrics.language_model import drawn
+
+    if record["paper"] not in released_papers():
+        return None
+    try:
+        found = load_contrasts(f"{record['paper']}/{record['bias_type']}", record["split"], record["corpus"])
+    except FetchError:
+        return None
+    found, same = drawn(found, record["params"].get("limit"), record["seed"]), ["target", "attribute"]
+    return found["text11"].to_numpy() if found[same].equals(rows[same]) else None
+
+
 def association_sentences(
     record: dict,  # of `measure_association`
-) -> pd.DataFrame:  # sentence (its place), target, attribute, association, influence; the most influential first
-    "What each sentence says of the association, and how much of it rests on the sentence; no texts"
+    texts: bool = False,  # also the text of each, of a paper's release that is at hand
+) -> pd.DataFrame:  # sentence (its place), target, attribute, association, influence, text; the most influential first
+    "What each sentence says of the association, and how much of it rests on the sentence"
     rows = unpack_contrasts(record["values"]["contrasts"])
     found = pd.Series(contrasts(rows[list(CELLS)].to_numpy()))
     made = rows[["target", "attribute"]].assign(association=found, influence=_influence(found, 1, found))
     made.insert(0, "sentence", range(1, len(made) + 1))
+    if texts and (found := _texts(record, rows)) is not None:
+        made["text"] = found
     return made.sort_values("influence", key=np.abs, ascending=False, ignore_index=True)
 
 

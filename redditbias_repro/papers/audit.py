@@ -118,7 +118,7 @@ def audit(
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     progress: bool = True,
-    **how,  # of `Wanted`: quick, pairs, special_tokens, seed
+    **how,  # of `Wanted`: quick, pairs, special_tokens, seed, texts
 ) -> dict:  # model, settings, languages, records, notes, failed
     """All that is measured of one model. A call that was stopped goes on when it is called again.
 

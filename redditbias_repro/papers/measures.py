@@ -51,6 +51,7 @@ class Wanted(NamedTuple):
     pairs: int | None = None  # of contexts; None: `QUICK_PAIRS` if quick, else 1,000
     special_tokens: bool = False  # as in `measure_lmb`
     seed: int = 0
+    texts: bool = False  # sentences of a release on the page of results, too
 
 
 def plan(
@@ -134,7 +135,7 @@ def _association_found(paper: str, records: list[dict]) -> list[dict]:
     ]  # fmt: skip
 
 
-def _association_blocks(paper: str, title: str, records: list[dict]) -> list:
+def _association_blocks(paper: str, title: str, texts: bool, records: list[dict]) -> list:
     from redditbias_repro.show.figures import plot_association
 
     table, said = association_table(records, paper=paper), SAID["association"]
@@ -145,15 +146,16 @@ def _association_blocks(paper: str, title: str, records: list[dict]) -> list:
         for by in ("target", "attribute")
     ]
     for r in records:
-        sentences, of = association_sentences(r), f"{r['bias_type']}, by sentence"
-        each.append(table_block(sentences, of, said["sentences"], True, said["warning"]))
+        sentences, of = association_sentences(r, texts), f"{r['bias_type']}, by sentence"
+        where = "" if "text" in sentences else said["no_texts"]
+        each.append(table_block(sentences, of, said["sentences"] + where, True, said["warning"]))
     figure = figure_block(plot_association(table, paper), said["figure"])
     return [figure, table_block(table.dropna(axis="columns", how="all"), title, said["caption"]), *each]
 
 
-def association_kind(paper: str, title: str) -> Kind:
-    "Association of a paper's bias types, or of one's own"
-    blocks = partial(_association_blocks, paper, title)
+def association_kind(paper: str, title: str, texts: bool = False) -> Kind:
+    "Association of a paper's bias types, or of one's own; `texts` as in `association_sentences`"
+    blocks = partial(_association_blocks, paper, title, texts)
     return Kind(title, partial(_association_found, paper), blocks, tuple(SAID["association"]["how_to_read"]))
 
 
@@ -174,7 +176,7 @@ def pair_measures(
 
     `beside` as in `lmb_kind`"""
     types = [f"{paper}/{b}" for b in paper_bias_types(paper)] if types is None else list(types)
-    bias, associated = lmb_kind(paper, titles[0], beside), association_kind(paper, titles[1])
+    bias, associated = lmb_kind(paper, titles[0], beside), association_kind(paper, titles[1], wanted.texts)
     return [*lmb_measures(types, wanted, bias), *association_measures(types, wanted, associated)]
 
 # %% ../../nbs/papers/measures.ipynb #d1df3ab9

@@ -18,6 +18,7 @@ from redditbias_repro.metrics.association import (
     association,
     association_by,
     association_change,
+    association_sentences,
     contrasts,
     frequencies,
     measure_association,
@@ -331,3 +332,21 @@ def test_a_corpus_of_ones_own_without_opposites(model_folder, tmp_path, capsys):
     assert main(["measure", "--model", str(model_folder), "--bias-type", "race", "--corpus", str(corpus)]) == 0
     told = capsys.readouterr().out
     assert "Note: association is not measured: race is only a label of" in told and "odds ratio" not in told
+
+
+def test_sentences_have_their_texts_where_the_release_is_at_hand(corpus, tiny, monkeypatch, tmp_path):
+    """Each at its place, of a sample too; none of other sentences, without the release, or unless asked for."""
+    (record,) = measure_association(tiny[0], ["race"], corpus="redditbias", limit=20)
+    shown = association_sentences(record, texts=True)
+    assert "text" not in association_sentences(record) and len(shown) == 20
+    first = shown.target.str.split(" → ").str[0]
+    assert all(word in text.lower() for word, text in zip(first, shown.text))
+    changed = copy.deepcopy(record)
+    rows = unpack_contrasts(record["values"]["contrasts"])
+    packed = pack_contrasts(rows[list(CELLS)].to_numpy(), rows["target"][::-1], rows["attribute"][::-1])
+    changed["values"]["contrasts"] = packed
+    assert "text" not in association_sentences(changed, texts=True)
+    monkeypatch.delenv("REDDITBIAS_MIRROR", raising=False)
+    monkeypatch.setenv("REDDITBIAS_OFFLINE", "1")
+    monkeypatch.setenv("REDDITBIAS_CACHE", str(tmp_path))
+    assert "text" not in association_sentences(record, texts=True)

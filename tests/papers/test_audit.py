@@ -13,6 +13,7 @@ import pytest
 
 from redditbias_repro import papers
 from redditbias_repro.cli import main
+from redditbias_repro.metrics.association import association_sentences, measure_association
 from redditbias_repro.metrics.languages import language_signs, token_shares
 from redditbias_repro.metrics.likelihood import LOVE
 from redditbias_repro.metrics.measure import Kind, Measure, findings, measure
@@ -454,3 +455,12 @@ def test_a_made_up_papers_statements_tables_and_figures_are_on_the_report(pets, 
     page = Path("page.html").read_text(encoding="utf-8")
     parts = ("Scorecard", "Pets", "How long names are", "Letters of names", "A bar for the letters of each name")
     assert page_problems(page) == [] and all(part in page for part in (*parts, "Names of pets are long", "tiny-gpt2"))
+
+
+def test_released_sentences_are_on_the_page_if_asked_for(corpus, model_folder):
+    """Folded, behind a content warning; else the page says where they are."""
+    records = measure_association(open_model(model_folder), ["race"], corpus="redditbias", limit=20)
+    text = association_sentences(records[0], texts=True)["text"].iloc[0]
+    for texts in (False, True):
+        page = str(shared.association_kind("redditbias", "Association", texts).blocks(records))
+        assert (text in page) == texts and ("--show-texts" in page) != texts
