@@ -648,9 +648,10 @@ def gpu_report(folder=None):
     tree = rows[rows.method == "tree"].groupby("dtype")
     exact, coarse = tree.largest_difference_nll.max(), tree.largest_difference.max()
     said = (
-        f"Times of others are multiples of the tree's. Model: {rows.model.iloc[0]} on one {rows.device_name.iloc[0]}, "
-        f"up to {rows['rounds'].max()} rounds in one process. In float32, the tree's negative log likelihoods differ "
-        f"from those of one by one by at most {exact['float32']:.1e} (relative)."
+        "Times of others are multiples of the tree's; blank: not measured. Model: "
+        f"{rows.model.iloc[0]} on one {rows.device_name.iloc[0]}, up to {rows['rounds'].max()} rounds in one process. "
+        "Compared with scoring one by one in float32, the tree's negative log likelihoods differ by at most "
+        f"{exact['float32']:.1e} (relative)."
         + (f" In bfloat16, perplexities differ by up to {coarse['bfloat16']:.1%}." if "bfloat16" in coarse else "")
     )
     return to_markdown(table.fillna(""), said)
