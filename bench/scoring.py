@@ -776,7 +776,7 @@ def draw_speed(rows):
     ]
     said = " and ".join([*([", ".join(alone[:-1])] if alone[:-1] else []), *alone[-1:]])
     note = "\n" + textwrap.fill(f"Only the tree was measured on {said}", 110) if alone else ""
-    ax.set_xlabel(f"speed, that of {TITLES[peer].partition(',')[0]} on the same sentences = 1{note}", fontsize=9)
+    ax.set_xlabel(f"speed relative to {TITLES[peer].partition(',')[0]} on the same sentences{note}", fontsize=9)
     about = f"{rows.model.iloc[0]}, {rows.dtype.iloc[0]}, {' and '.join(sorted(devices))}"
     figure.suptitle(f"{speed_title(peer, ratios)}\n{about}", fontsize=10)
     figure.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=2, fontsize=9, frameon=False)
