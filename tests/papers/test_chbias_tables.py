@@ -636,6 +636,11 @@ def test_the_page_says_what_debiasing_did(committed):
         cells += f"{often} [{r.frequency_low:.1f}, {r.frequency_high:.1f}]", f"{100 * r.tells:.0f} %"
         assert f"| {r.method} | {' | '.join(cells)} |".replace("-", "−").replace("FT−", "FT-") in page
     lmd = measured_lmb(committed / "results").query("method == 'LMD' and bias_type == 'orientation'").iloc[0]
+    t = measured_lmb(committed / "results").query("model.str.contains('special')").set_index(["method", "bias_type"]).t
+    worse = [t["baseline", "orientation"], t["CTDA", "orientation"], t["baseline", "appearance"]]
+    worse += [t["LMD", "appearance"], t["HD", "appearance"]]
+    assert "({:.2f} before, {:.2f} after)".format(*worse[:2]) in page
+    assert "({:.2f} before; {:.2f} and {:.2f} after)".format(*worse[2:]).replace("-", "−") in page
     assert f"t rises from 3.13 to {lmd.t:.2f}, and t on log perplexities stays the same (9.39, {lmd.t_log:.2f})" in page
     assert (
         f"{1 - lmd.share:.0%} of them".replace("%", " %") in page and 6 < gaps["LMD", "orientation"] ** -1 * 0.355 < 7
