@@ -31,12 +31,12 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from functools import cache, lru_cache, wraps
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.resources import files
 from inspect import signature
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # they are imported where they are used, so that a command starts at once
     import numpy as np
@@ -51,7 +51,7 @@ __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_set
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
-    value,  # that is unknown
+    value: object,  # that is unknown
     known: Iterable[str],
 ) -> str:  # empty where none is near
     "A question after the name that is meant, to end a message with"
@@ -59,14 +59,14 @@ def nearest(
     return f": did you mean {near[0]!r}?" if near else ""
 
 # %% ../nbs/records.ipynb #272b2de7
-def check_known(what: str, value, allowed: Iterable[str]) -> None:
+def check_known(what: str, value: Any, allowed: Iterable[str]) -> None:
     "`ValueError` that names the allowed values for one that is unknown"
     if value not in allowed:
         known = list(map(str, allowed))
         raise ValueError(f"{what} {value!r} is unknown: expected one of {', '.join(known)}{nearest(value, known)}")
 
 # %% ../nbs/records.ipynb #b9446941
-def split_settings(kind: type, given: dict, /, **fixed) -> tuple:
+def split_settings(kind: type, given: dict[str, Any], /, **fixed: Any) -> tuple[Any, dict[str, Any]]:
     """Settings by name: an instance of `kind`, a dataclass, and what else was given, such as `TrainingArguments`.
 
     `fixed` are fields that the caller sets itself"""
@@ -78,7 +78,7 @@ def split_settings(kind: type, given: dict, /, **fixed) -> tuple:
 def opened_by_name(
     package: str,  # `__name__` of its door
     modules: dict[str, str],  # module of the room → names in it, apart by spaces
-) -> Callable[[str], object]:  # the door's `__getattr__` (PEP 562)
+) -> Callable[[str], Any]:  # the door's `__getattr__` (PEP 562)
     "What imports the names of a room when they are asked for"
     places = {name: module for module, names in modules.items() for name in names.split()}
 
@@ -111,7 +111,7 @@ def without_bars() -> Iterator[None]:
 @cache
 def plugins(
     kind: str,  # corpora, measures, methods
-) -> dict:  # name → `importlib.metadata.EntryPoint`
+) -> dict[str, EntryPoint]:  # name → `importlib.metadata.EntryPoint`
     "What other packages add. `ValueError` where two of them add one name"
     from importlib.metadata import entry_points
 
@@ -125,7 +125,7 @@ def plugins(
 
 
 def plugin_file(
-    point,  # of `plugins`
+    point: EntryPoint,  # of `plugins`
 ) -> Path:
     "The file of the module that an entry point names; the module itself is not imported"
     try:
@@ -187,8 +187,8 @@ def data_file(
 
 def resource(
     name: str,  # models.toml, papers/chbias.toml, …
-    missing: dict | None = None,  # what stands for a file that is not there
-) -> dict:
+    missing: dict[str, Any] | None = None,  # what stands for a file that is not there
+) -> dict[str, Any]:
     "A TOML file of the package's `resources/`. `FileNotFoundError` where nothing stands for it"
     path = files("redditbias_repro") / "resources" / name
     if missing is not None and not path.is_file():
@@ -221,7 +221,7 @@ def read_text(
 
 def read_toml(
     path: Path,  # in UTF-8
-) -> dict:
+) -> dict[str, Any]:
     "A TOML file. Raises as `read_text`, and `ValueError` for what is no TOML"
     text = read_text(path)
     try:
@@ -294,7 +294,7 @@ def write_table(
 
 # %% ../nbs/records.ipynb #6f674886
 def digest(
-    content,  # what JSON can hold; other things by their text
+    content: object,  # what JSON can hold; other things by their text
 ) -> str:  # 16 hexadecimal digits
     "A short SHA-256 of what something depends on"
     text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
@@ -358,7 +358,9 @@ def _named(device):
     return f"{device} ({torch.cuda.get_device_name(device)})"
 
 # %% ../nbs/records.ipynb #92ef4d19
-def provenance(model: dict | None = None, corpus: dict | None = None, device: str = "cpu") -> dict:
+def provenance(
+    model: dict[str, Any] | None = None, corpus: dict[str, Any] | None = None, device: str = "cpu"
+) -> dict[str, Any]:
     "What a record needs so that it can be made again: model, corpus, package version, git commit, versions, device"
     changed = _git("status", "--porcelain", "--", "nbs", "redditbias_repro", "workflow", "config", "data")
     return {
@@ -405,15 +407,16 @@ def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
 
 def new_record(
     metric: str,  # lmb, lmp, dst, …
-    about: dict,  # of the model, from `models.describe_model`: what it was debiased by and for is taken from there
-    corpus: dict,  # `.attrs["corpus"]` of what it was measured on
+    # of the model, from `models.describe_model`: what it was debiased by and for is taken from there
+    about: dict[str, Any],
+    corpus: dict[str, Any],  # `.attrs["corpus"]` of what it was measured on
     n: int,  # pairs, sentences, examples
-    values: dict,
+    values: dict[str, Any],
     # in whose tables it stands; None: whose bias type a model was debiased for, else `DEFAULT_PAPER`
     paper: str | None = None,
     bias_type: str | None = None,  # None: of no pairs; "all", or what the model was debiased for
-    **more,  # in place of `_USUAL`: split, seed, params, …; all else is further provenance: scoring, training, …
-) -> dict:
+    **more: Any,  # in place of `_USUAL`: split, seed, params, …; all else is further provenance: scoring, training, …
+) -> dict[str, Any]:
     """A result record. A debiased model is named by its base, its method and the seed of its training.
 
     Provenance keeps how it was trained."""
@@ -467,7 +470,7 @@ def _made_of(record: dict) -> dict:
     return made or {"weights_sha256": (origin.get("model") or {}).get("weights_sha256")}
 
 
-def record_key(record: dict) -> str:
+def record_key(record: dict[str, Any]) -> str:
     """What tells a measurement from all others, as 8 hexadecimal digits.
 
     What was measured, its parameters and seed, and what made the model."""
@@ -478,7 +481,7 @@ def record_key(record: dict) -> str:
     return digest([*of, *([own] if any(own) else [])])[:8]
 
 
-def record_path(record: dict, folder: Path | None = None) -> Path:
+def record_path(record: dict[str, Any], folder: Path | None = None) -> Path:
     "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>-<key>.json`: at most 100 characters a name"
     r = {k: _cut(record[k], 80) for k in ("paper", "metric", "model", "method")}
     folder = results_folder(folder)
@@ -569,7 +572,7 @@ def stand_in_path(
 
 # %% ../nbs/records.ipynb #6c212e5d
 def write_record(
-    record: dict,  # with the fields of `FIELDS`; parameters that are None are left out of the file's name
+    record: dict[str, Any],  # with the fields of `FIELDS`; parameters that are None are left out of the file's name
     folder: Path | None = None,  # default: `results/` of the checkout
     replace: bool = False,  # also where the record before is the same, or richer
 ) -> Path:  # of the record, or of the one before that stays
@@ -618,8 +621,8 @@ def _stays(path: Path, record: dict) -> bool:
 
 # %% ../nbs/records.ipynb #4e724ec6
 def matches(
-    record: dict,  # a row of `read_records`
-    wanted: dict,  # a field, or the path of one within a field (provenance.training.seed) → what stands there
+    record: dict[str, Any],  # a row of `read_records`
+    wanted: dict[str, Any],  # a field, or the path of one within a field (provenance.training.seed) → what stands there
 ) -> bool:
     """Whether a record has all of these: "was this measured?" is whether one of a folder has.
 
@@ -640,7 +643,7 @@ def _not_finite(number: str):
     raise ValueError(f"{number} is no number of JSON")
 
 
-def read_json(path: Path) -> dict:
+def read_json(path: Path) -> dict[str, Any]:
     "An object of JSON. `ValueError` that names the file for anything else, and for nan and infinity"
     try:
         found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite)
@@ -704,14 +707,14 @@ def _wrong(record: dict) -> list[str]:
     ]
 
 
-def check_record(record: dict, path: Path) -> dict:
+def check_record(record: dict[str, Any], path: Path) -> dict[str, Any]:
     "The same. `ValueError` that names its file where a field is not there, empty, or of another kind, or is unknown"
     if wrong := _wrong(record):
         raise ValueError(f"{path} is not a record: no valid {', '.join(wrong)}: remove it, or make it again")
     return record
 
 
-def read_record(path: Path) -> dict:
+def read_record(path: Path) -> dict[str, Any]:
     "A record. `ValueError` that names the file for anything else, and for what lacks a record's fields"
     return check_record(read_json(path), path)
 
@@ -773,7 +776,7 @@ def _told_apart(records: list[dict]) -> list[dict]:  # a name for each that need
 
 def read_records(
     folder: Path | None = None,  # default: `results/` of the checkout
-    **wanted,  # fields that a record must have, as in `matches`: paper="redditbias", metric="lmb"
+    **wanted: Any,  # fields that a record must have, as in `matches`: paper="redditbias", metric="lmb"
 ) -> pd.DataFrame:
     """Records as rows, `values` and `params` spread into columns, the file's path in `path`. Empty if there is none.
 

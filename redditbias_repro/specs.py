@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import regex
 
@@ -142,7 +142,7 @@ class BiasSpec:
     # longer words that hold a term and do not mean it, where no blank ends a word: 老师 (teacher) holds 老 (old)
     compounds: tuple[str, ...] = ()
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for f in fields(self):
             object.__setattr__(self, f.name, _frozen(f.name, getattr(self, f.name)))
         _validate(self)
@@ -565,12 +565,12 @@ class PromptSet:
     `noun_phrase`, and `plural_noun_phrase` if the noun alone does not make the plural; both with `bucket` and
     `preference`, which are only kept."""
 
-    axes: dict[str, list]  # axis → entries
+    axes: dict[str, list[Any]]  # axis → entries
     nouns: list[tuple[str, str, str]]  # singular, plural, gender
-    templates: list  # "I'm {noun_phrase}." or {"template": …, "first_turn_only": True, "must_be_noun": True}
+    templates: list[Any]  # "I'm {noun_phrase}." or {"template": …, "first_turn_only": True, "must_be_noun": True}
     intersections: list[tuple[str, str]] = ()  # axes whose descriptors are also put together: "young deaf"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.axes, dict):
             raise ValueError(f"axes is {self.axes!r}: expected axes with their lists of descriptors")
         for n in _a_list("nouns", self.nouns):

@@ -9,6 +9,7 @@ import base64
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,7 @@ def tokenize_pairs(
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #0c930f52
 def distinct_parts(
-    hypotheses: list[list[str]], dialogues: Iterable, n: int = 2, last_ngram: bool = True
+    hypotheses: list[list[str]], dialogues: Iterable[Any], n: int = 2, last_ngram: bool = True
 ) -> tuple[np.ndarray, int]:
     """What Distinct-n and its jackknife are made of; without `last_ngram` each answer's last one is left out.
 
@@ -80,12 +81,13 @@ def _measures(names: Iterable[str]) -> dict[str, Callable]:
 def score_dialogues(
     hypotheses: Iterable[str],  # n answers
     references: Iterable[str],  # what people said
-    dialogues: Iterable,  # (n,) the dialogue of each
+    dialogues: Iterable[Any],  # (n,) the dialogue of each
     variant: str = "char",  # of `VARIANTS`
-    vectors: Callable | None = None,  # from words to their vectors and what is known of them; None: none are used
+    # from words to their vectors and what is known of them; None: none are used
+    vectors: Callable[..., Any] | None = None,
     resamples: int = 2000,
     seed: int = 0,
-) -> tuple[dict, dict]:  # scores with _low and _high (95 %), in percent; what is known of the vectors
+) -> tuple[dict[str, Any], dict[str, Any]]:  # scores (percent) with _low and _high (95 %); what is known of vectors
     """Every metric of CHBias Tables 8 to 15, of people too where they need no reference, and what `compare` needs.
 
     BLEU and means have BCa intervals from resampled dialogues, Distinct the jackknife's by dialogue."""
@@ -125,8 +127,8 @@ def unpack_sums(text: str) -> np.ndarray:
 
 # %% ../../nbs/answers/chinese_metrics.ipynb #26777030
 def compare_scores(
-    before: dict,  # values of `score_dialogues`
-    after: dict,  # of another model, on the same contexts
+    before: dict[str, Any],  # values of `score_dialogues`
+    after: dict[str, Any],  # of another model, on the same contexts
     same_vectors: bool = True,  # False: Greedy Matching and Embedding Average are left out
     resamples: int = 2000,
 ) -> pd.DataFrame:  # metric, before, after, change, change_low, change_high (95 %), p, verdict

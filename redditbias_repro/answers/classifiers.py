@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -42,7 +43,8 @@ class Classifier:
     name: str  # as records have it
     labels: tuple[str, ...]
     score: Callable[[list[str]], np.ndarray]  # n texts -> (n, labels)
-    about: dict  # for records: kind, weights_sha256, encoder, trained_on, held_out, offence (labels), sums_to_one
+    # for records: kind, weights_sha256, encoder, trained_on, held_out, offence (labels), sums_to_one
+    about: dict[str, Any]
 
     def predict(self, texts: Iterable[str]) -> pd.DataFrame:  # (n, labels)
         "Probability of each label for each text. `TypeError` for no text, `ValueError` for no probability"
@@ -137,7 +139,9 @@ def _best_thresholds(probabilities: np.ndarray, gold: np.ndarray) -> np.ndarray:
     return THRESHOLDS[np.argmax(f1, axis=0)].astype(np.float32)
 
 # %% ../../nbs/answers/classifiers.ipynb #4c4a2992
-def fit_weights(train: pd.DataFrame, valid: pd.DataFrame, labels: Sequence[str], encoder=ENCODER) -> dict:
+def fit_weights(
+    train: pd.DataFrame, valid: pd.DataFrame, labels: Sequence[str], encoder: str | tuple[Any, ...] = ENCODER
+) -> dict[str, np.ndarray]:
     """Fit a classifier of texts: embedding, hashed, bias, idf, temperature, thresholds, each float32.
 
     Comments have text and labels (a tuple of names, one or more); those in valid are for temperature and
@@ -183,7 +187,7 @@ def _hash_parts(weights: dict[str, np.ndarray]) -> str:
     return hasher.hexdigest()
 
 
-def write_weights(path: Path, weights: dict[str, np.ndarray], about: dict) -> Path:
+def write_weights(path: Path, weights: dict[str, np.ndarray], about: dict[str, Any]) -> Path:
     "Keep a fitted classifier in a file of numbers, with name, labels, and what records should say"
     from safetensors.numpy import save
 
@@ -191,7 +195,7 @@ def write_weights(path: Path, weights: dict[str, np.ndarray], about: dict) -> Pa
     return write_atomic(path, save(weights, {"about": json.dumps(said, ensure_ascii=False)}))
 
 
-def read_weights(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
+def read_weights(path: str | Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """A fitted classifier from its file: weights, about. `ValueError` for one that is broken, changed, or something
     else"""
     from safetensors import SafetensorError, safe_open
@@ -213,7 +217,12 @@ def read_weights(path: str | Path) -> tuple[dict[str, np.ndarray], dict]:
 KEPT_FROM = 1000  # texts
 
 
-def weighted_classifier(weights: dict, about: dict, encoder=ENCODER, device: str = "auto") -> Classifier:
+def weighted_classifier(
+    weights: dict[str, np.ndarray],
+    about: dict[str, Any],
+    encoder: str | tuple[Any, ...] = ENCODER,
+    device: str = "auto",
+) -> Classifier:
     """A classifier from its fitted weights; texts are embedded by the encoder on the device.
 
     `about` has name, labels, and what records should say"""
@@ -243,7 +252,9 @@ def _calibration_error(confidence: np.ndarray, right: np.ndarray) -> float:
     return float(np.abs(gaps).sum() / len(confidence))
 
 
-def held_out_scores(classifier: Classifier, comments: pd.DataFrame, thresholds=None) -> dict[str, float]:
+def held_out_scores(
+    classifier: Classifier, comments: pd.DataFrame, thresholds: np.ndarray | None = None
+) -> dict[str, float]:
     """What a classifier scores on unseen labelled comments (text, labels); `f1 <label>` for each label.
 
     Above its threshold, of (labels,), a comment has a label; None: .5"""
@@ -397,7 +408,7 @@ def load_classifier(
     # "goemotions", "davidson"; a file of `write_weights`; a TOML file with words of each label; a hub name or folder
     # of a sequence-classification model; or a function from a list of texts to a DataFrame of probabilities (or to an
     # array, with labels=)
-    classifier: str | Path | Callable | Classifier,
+    classifier: str | Path | Callable[..., Any] | Classifier,
     labels: Sequence[str] | None = None,  # of a function that gives an array
     device: str = "auto",  # as in `load_model`
 ) -> Classifier:
@@ -492,7 +503,7 @@ def classifier_records(
     classifier: Classifier,  # that knows its held-out scores
     paper: str,  # in whose tables it is used
     prompts: pd.DataFrame | None = None,  # that say who somebody is, with `.attrs["corpus"]`; None: no record of that
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     "Records of a classifier: its held-out scores (`classifier`), its bias towards identity terms (`classifier_bias`)"
     held_out = classifier.about.get("held_out")
     if not held_out:

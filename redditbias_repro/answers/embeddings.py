@@ -9,6 +9,7 @@ import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,7 +54,9 @@ def _read_vectors(path: Path, shape: tuple[int, int]) -> np.ndarray | None:
     return None
 
 
-def embed(texts: Sequence[str], model: str | tuple = ENCODER, keep: bool = False, progress: bool = True) -> np.ndarray:
+def embed(
+    texts: Sequence[str], model: str | tuple[Any, ...] = ENCODER, keep: bool = False, progress: bool = True
+) -> np.ndarray:
     """Sentence embeddings: mean over the tokens of the last layer, normalised (Reimers and Gurevych, EMNLP 2019).
 
     (n, width) float32, each row of length one. The model is packaged, a folder, a hub name, or (model, tokenizer)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,6 +35,9 @@ from redditbias_repro.scoring.network import (
 from ..scoring.products import choose_products, in_place_of
 from ..scoring.store import parts_in, read_parts, write_part
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import DynamicCache, PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['ANSWERED', 'decoding_of', 'name_decoding', 'prompt_texts', 'encode_prompts', 'respond', 'line_ends', 'answers']
 
@@ -47,8 +50,8 @@ def decoding_of(
     preset: str = "default",  # of `PRESETS`
     # num_beams, do_sample, top_k, top_p, temperature, max_new_tokens, first_tokens, max_length, min_new_tokens,
     # block_ngrams; None: as the preset has it
-    **changes,
-) -> dict:
+    **changes: Any,
+) -> dict[str, Any]:
     "All that says how answers are decoded. `ValueError` for an unknown preset or setting, and for limits that cross"
     known = {**PRESETS["default"], **PRESETS["release"], **PRESETS["beam3"]}
     if preset not in PRESETS or set(changes) - set(known):
@@ -68,7 +71,7 @@ def _with_draw(decoding: dict) -> dict:
 
 
 def name_decoding(
-    decoding: dict,  # from `decoding_of`
+    decoding: dict[str, Any],  # from `decoding_of`
 ) -> str:  # such as greedy-new40, beam4-new40, sample-k50-p0.95-t1-first64-max128
     "How answers were decoded, as records and tables name it"
     way = f"beam{decoding['num_beams']}" if decoding["num_beams"] > 1 else "" if decoding["do_sample"] else "greedy"
@@ -80,7 +83,7 @@ def name_decoding(
     return "-".join(x for x in (way, drawn, *limits) if x)
 
 # %% ../../nbs/answers/generation.ipynb #ffb27a34
-def block_repeats(n: int, start: int) -> Callable:
+def block_repeats(n: int, start: int) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
     "A logits processor: no `n` tokens come twice in what stands from column `start` on, the answer"
 
     def block(input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
@@ -106,7 +109,7 @@ class Reading:
     chat: bool | None = None  # by the chat template; None: where the tokenizer has one, and the model is causal
     system: str | None = None  # a system message; None: as the template has it
     turn_end: str | None = None  # what ends plain text; None: the end token, and nothing for an encoder–decoder model
-    template: dict | None = None  # more that the template reads, such as enable_thinking=False
+    template: dict[str, Any] | None = None  # more that the template reads, such as enable_thinking=False
     add_special_tokens: bool = True  # of plain text, let the tokenizer add its own
 
 # %% ../../nbs/answers/generation.ipynb #2e88bbb2
@@ -120,11 +123,11 @@ def prompt_texts(
 
 
 def encode_prompts(
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     texts: list[str],  # from `prompt_texts`
     first_tokens: int | None = None,  # of plain text only so many, from its beginning
     sources: bool = False,  # for an encoder–decoder model: plain, with no further end, unless asked for
-    **reading,  # of `Reading`: chat=True, system="…", …
+    **reading: Any,  # of `Reading`: chat=True, system="…", …
 ) -> list[list[int]]:  # token ids
     "Prompts as a model reads them. `ValueError` where a chat template is asked for and there is none, or it refuses"
     how = Reading(**reading)
@@ -164,7 +167,9 @@ def common_start(rows: list[tuple[int, ...]]) -> int:
 
 
 @torch.inference_mode()
-def shared_prefill(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, copies: int = 1):
+def shared_prefill(
+    model: PreTrainedModel, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, copies: int = 1
+) -> tuple[torch.Tensor, torch.Tensor, DynamicCache]:
     """What `generate` needs to go on after prompts, their common beginning and equal prompts computed once.
 
     (rows, width) token ids, their mask, and a cache of all but their last tokens, with each row `copies` times. The
@@ -198,9 +203,10 @@ class Way(NamedTuple):
     "How a model answers here"
 
     body: torch.nn.Module | None = None  # that fills the cache; None: beginnings are not shared
-    layers: dict = {}  # by a faster product, for `in_place_of`
+    layers: dict[torch.nn.Module, Callable[..., torch.Tensor]] = {}  # by a faster product, for `in_place_of`
     why_alone: str = ""  # why beginnings are not shared, empty if they are
-    types: Callable | None = None  # from (B, T) token ids to the types that the model reads beside them
+    # from (B, T) token ids to the types that the model reads beside them
+    types: Callable[..., torch.Tensor] | None = None
 
 
 def _continue(model, body, rows, pad: int, types: Callable | None = None, **options):
@@ -214,7 +220,7 @@ def _continue(model, body, rows, pad: int, types: Callable | None = None, **opti
     return model.generate(input_ids=ids, attention_mask=mask, past_key_values=cache, **options)
 
 
-def why_alone(model, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, most: int) -> str:
+def why_alone(model: PreTrainedModel, body: torch.nn.Module, rows: list[tuple[int, ...]], pad: int, most: int) -> str:
     """Why a causal model cannot share the beginnings of prompts, tried on `rows`; empty if it can.
 
     A prompt and its answer have `most` tokens at most"""
@@ -489,14 +495,14 @@ def _answered_elsewhere(
 
 # %% ../../nbs/answers/generation.ipynb #58754274
 def respond(
-    model,  # causal model
-    tokenizer,
-    rows: list[dict],  # input_ids of each context
+    model: PreTrainedModel,  # causal model
+    tokenizer: PreTrainedTokenizerBase,
+    rows: list[dict[str, Any]],  # input_ids of each context
     batch_size: int = 32,
     seed: int = 0,
     keep: str | Path | None = None,  # folder of finished answers, from which a run that was stopped goes on
     progress: bool = True,
-    **decoding,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
+    **decoding: Any,  # as in `decoding_of`: max_new_tokens=40 (None: only `max_length` ends an answer), num_beams=1, …
 ) -> list[str]:  # answers, in the order of the contexts
     """Answers to contexts, in batches of like length padded on the left.
 
@@ -509,7 +515,7 @@ def respond(
 
 # %% ../../nbs/answers/generation.ipynb #6e57e552
 def line_ends(
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> list[int]:  # token ids
     "The tokens that hold a line feed"
     written = ("\n", "Ċ", "<0x0A>")  # as it is, in bytes as GPT-2 writes them, and as a byte of SentencePiece
@@ -538,16 +544,16 @@ class Asking(Reading):
 
 # %% ../../nbs/answers/generation.ipynb #a4c0f724
 def answers(
-    model,  # causal, chat or encoder–decoder model, from `load_model`
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal, chat or encoder–decoder model, from `load_model`
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     prompts: pd.DataFrame | Iterable[str],  # text, context where there is one (`with_personas`); what else is kept
-    decoding: str | dict = "default",  # of `PRESETS`, or from `decoding_of`
+    decoding: str | dict[str, Any] = "default",  # of `PRESETS`, or from `decoding_of`
     n: int = 1,  # answers to each prompt; more than one only of those that are drawn
     *,
     seed: int = 0,  # of what is drawn
     out: str | Path | None = None,  # folder of finished answers, from which a run that was stopped goes on
     progress: bool = True,  # show a progress bar on work of over two seconds
-    **how,  # of `Asking` and `Reading`: chat=True, system="…", suffix="…", batch_size=8, …
+    **how: Any,  # of `Asking` and `Reading`: chat=True, system="…", suffix="…", batch_size=8, …
 ) -> pd.DataFrame:  # a row for each prompt and sample: the prompts' columns, sample, answer, n_tokens, ended
     """Answers to prompts, one below another in the order of the prompts.
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import ModelOutput
 
 from .seq2seq import DialogueConfig
@@ -34,14 +35,26 @@ class RankerConfig(DialogueConfig):
 
     model_type = "dialogue-ranker"
 
-    def __init__(self, hidden_size=300, layers=2, heads=2, dropout=0.0, drawn_apart=True, max_tokens=1024, **kwargs):
+    def __init__(
+        self,
+        hidden_size: int = 300,
+        layers: int = 2,
+        heads: int = 2,
+        dropout: float = 0.0,
+        drawn_apart: bool = True,
+        max_tokens: int = 1024,
+        **kwargs: Any,
+    ):
         """`hidden_size` is between the two layers of a feed-forward block, `max_tokens` of a context or a response.
 
         Attention's matrices are drawn each by itself, from a normal distribution (`drawn_apart`), or as one, uniformly.
         Others are those of `DialogueConfig`"""
         super().__init__(max_tokens=max_tokens, **kwargs)
-        self.hidden_size, self.layers, self.heads, self.dropout = hidden_size, layers, heads, dropout
-        self.drawn_apart = drawn_apart
+        self.hidden_size: int = hidden_size
+        self.layers: int = layers
+        self.heads: int = heads
+        self.dropout: float = dropout
+        self.drawn_apart: bool = drawn_apart
 
 
 @torch.no_grad()
@@ -56,23 +69,23 @@ def _draw_apart(attention: nn.MultiheadAttention) -> None:
 class Ranker(PreTrainedModel):
     "A Transformer that makes vectors of contexts and of candidates"
 
-    config_class = RankerConfig
+    config_class: type[RankerConfig] = RankerConfig
     accepts_loss_kwargs = False  # a loss is of a whole batch, whose responses compete
 
     def __init__(self, config: RankerConfig):
         super().__init__(config)
         width = config.width
-        self.embedding = nn.Embedding(config.vocab_size, width, config.pad_token_id)
+        self.embedding: nn.Embedding = nn.Embedding(config.vocab_size, width, config.pad_token_id)
         nn.init.normal_(self.embedding.weight, std=width**-0.5)
         # post-norm and ReLU are the layer's defaults
         layer = nn.TransformerEncoderLayer(width, config.heads, config.hidden_size, config.dropout, batch_first=True)
-        self.encoder = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
+        self.encoder: nn.TransformerEncoder = nn.TransformerEncoder(layer, config.layers, enable_nested_tensor=False)
         for p in self.encoder.parameters():  # layers are copies of one: each is drawn anew
             if p.dim() > 1:
                 nn.init.xavier_uniform_(p)
         for layer in self.encoder.layers if config.drawn_apart else ():
             _draw_apart(layer.self_attn)
-        self.candidate = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.candidate: nn.Sequential = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
         self.post_init()
 
     def _init_weights(self, module):
@@ -81,7 +94,7 @@ class Ranker(PreTrainedModel):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embedding
 
-    def vectors(self, input_ids, attention_mask):  # (B, T) each → (B, width), of contexts
+    def vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:  # (B, T) each → (B, width), of contexts
         c = self.config
         inputs = self.embedding(input_ids) * math.sqrt(c.width)
         inputs = inputs + sinusoids(input_ids.shape[1], c.width, input_ids.device).to(inputs.dtype)
@@ -89,10 +102,12 @@ class Ranker(PreTrainedModel):
         real = attention_mask[..., None].to(hidden.dtype)
         return (hidden * real).sum(1) / real.sum(1)
 
-    def candidate_vectors(self, input_ids, attention_mask):  # (B, T) each → (B, width)
+    def candidate_vectors(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:  # (B, T) each → (B, width)
         return self.candidate(self.vectors(input_ids, attention_mask))
 
-    def forward(self, input_ids, attention_mask, candidate_ids, candidate_mask) -> ModelOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, candidate_ids: Tensor, candidate_mask: Tensor
+    ) -> ModelOutput:
         "Scores (B, B) of each context's own response, on the diagonal, and the others of the batch; their loss"
         ours, theirs = self.vectors(input_ids, attention_mask), self.candidate_vectors(candidate_ids, candidate_mask)
         scores = ours @ theirs.T
@@ -101,7 +116,7 @@ class Ranker(PreTrainedModel):
 
 
 def pad_candidates(
-    rows: list[dict],  # input_ids, labels: a context and its response
+    rows: list[dict[str, Any]],  # input_ids, labels: a context and its response
     pad: int,  # token id of the padding
 ) -> dict[str, torch.Tensor]:  # input_ids, attention_mask (B, T), candidate_ids, candidate_mask (B, T')
     "A batch of contexts, and one of their responses, padded on the right"
@@ -111,7 +126,9 @@ def pad_candidates(
 
 # %% ../../nbs/answers/ranker.ipynb #bd4c0c31
 @torch.no_grad()
-def encode(model: Ranker, texts: list[list[int]], candidates=False, batch_size: int = 256, progress: bool = True):
+def encode(
+    model: Ranker, texts: list[list[int]], candidates: bool = False, batch_size: int = 256, progress: bool = True
+) -> Tensor:
     """Vectors (texts, width) of texts, at least one token each (`ValueError`), by a model in eval mode.
 
     Of a candidate the first tokens are read, of a context the last"""
@@ -233,7 +250,9 @@ def _best_by_groups(ours, candidates, row, column, left: torch.Tensor) -> torch.
 
 # %% ../../nbs/answers/ranker.ipynb #cab9069e
 @torch.no_grad()
-def find_best(contexts: torch.Tensor, candidates: torch.Tensor, barred=(), progress: bool = True) -> torch.Tensor:
+def find_best(
+    contexts: torch.Tensor, candidates: torch.Tensor, barred: Iterable[tuple[int, int]] = (), progress: bool = True
+) -> torch.Tensor:
     """The candidate with the largest dot product, exactly; of equal ones the first: (n,).
 
     Of contexts (n, width) and candidates (m, width); `barred` are pairs (context, candidate) that must not be chosen.
@@ -286,7 +305,7 @@ def same_text(contexts: Sequence[str], candidates: Sequence[str]) -> list[tuple[
 # %% ../../nbs/answers/ranker.ipynb #9b1307bf
 def retrieve(
     model: Ranker,  # in eval mode
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
     contexts: list[str],
     candidates: list[str],
     batch_size: int = 256,

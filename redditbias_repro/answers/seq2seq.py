@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -26,11 +27,21 @@ MAX_TOKENS = 150  # of a context or a response
 class DialogueConfig(PreTrainedConfig):
     "What models that are trained here have in common: their words, and where these have their vectors from"
 
-    def __init__(self, vocab_size=30_000, width=300, max_tokens=MAX_TOKENS, vectors="random", **kwargs):
+    def __init__(
+        self,
+        vocab_size: int = 30_000,
+        width: int = 300,
+        max_tokens: int = MAX_TOKENS,
+        vectors: str = "random",
+        **kwargs: Any,
+    ):
         "`width` is an embedding's, `vectors` where embeddings are from; others are those of `PreTrainedConfig`"
         special = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "unk_token_id": 3}
         super().__init__(**{**special, **kwargs})
-        self.vocab_size, self.width, self.max_tokens, self.vectors = vocab_size, width, max_tokens, vectors
+        self.vocab_size: int = vocab_size
+        self.width: int = width
+        self.max_tokens: int = max_tokens
+        self.vectors: str = vectors
 
 # %% ../../nbs/answers/seq2seq.ipynb #9b5e77ee
 class Seq2SeqConfig(DialogueConfig):
@@ -40,36 +51,39 @@ class Seq2SeqConfig(DialogueConfig):
 
     def __init__(
         self,
-        hidden_size=1024,
-        layers=3,  # of either LSTM
-        dropout=0.1,
-        dropout_narrowed=True,  # also of what the decoder's states are narrowed to
-        output_bias=False,  # a number of its own for each token
-        longest_response=MAX_TOKENS,  # tokens that are written at most, the end among them
-        **kwargs,  # of `DialogueConfig`
+        hidden_size: int = 1024,
+        layers: int = 3,  # of either LSTM
+        dropout: float = 0.1,
+        dropout_narrowed: bool = True,  # also of what the decoder's states are narrowed to
+        output_bias: bool = False,  # a number of its own for each token
+        longest_response: int = MAX_TOKENS,  # tokens that are written at most, the end among them
+        **kwargs: Any,  # of `DialogueConfig`
     ):
         super().__init__(**kwargs)
-        self.hidden_size, self.layers, self.dropout = hidden_size, layers, dropout
-        self.dropout_narrowed, self.output_bias = dropout_narrowed, output_bias
-        self.longest_response = longest_response
+        self.hidden_size: int = hidden_size
+        self.layers: int = layers
+        self.dropout: float = dropout
+        self.dropout_narrowed: bool = dropout_narrowed
+        self.output_bias: bool = output_bias
+        self.longest_response: int = longest_response
 
 # %% ../../nbs/answers/seq2seq.ipynb #ae035044
 class Seq2Seq(PreTrainedModel):
     "An LSTM that reads, an LSTM that writes"
 
-    config_class = Seq2SeqConfig
+    config_class: type[Seq2SeqConfig] = Seq2SeqConfig
     accepts_loss_kwargs = True  # so that parts of a batch add up to its loss
 
     def __init__(self, config: Seq2SeqConfig):
         super().__init__(config)
         dropout = config.dropout if config.layers > 1 else 0.0  # between layers
         options = dict(num_layers=config.layers, dropout=dropout, batch_first=True)
-        self.embedding = nn.Embedding(config.vocab_size, config.width, config.pad_token_id)
-        self.encoder = nn.LSTM(config.width, config.hidden_size, **options)
-        self.decoder = nn.LSTM(config.width, config.hidden_size, **options)
-        self.narrow = nn.Linear(config.hidden_size, config.width, bias=False)
-        self.output = nn.Linear(config.width, config.vocab_size, bias=config.output_bias)
-        self.dropout = nn.Dropout(config.dropout)
+        self.embedding: nn.Embedding = nn.Embedding(config.vocab_size, config.width, config.pad_token_id)
+        self.encoder: nn.LSTM = nn.LSTM(config.width, config.hidden_size, **options)
+        self.decoder: nn.LSTM = nn.LSTM(config.width, config.hidden_size, **options)
+        self.narrow: nn.Linear = nn.Linear(config.hidden_size, config.width, bias=False)
+        self.output: nn.Linear = nn.Linear(config.width, config.vocab_size, bias=config.output_bias)
+        self.dropout: nn.Dropout = nn.Dropout(config.dropout)
         self.post_init()
 
     def _init_weights(self, module):
@@ -78,17 +92,20 @@ class Seq2Seq(PreTrainedModel):
     def get_input_embeddings(self) -> nn.Embedding:
         return self.embedding
 
-    def read(self, input_ids, attention_mask):  # (B, T) each → the encoder's states after the last token of each
+    def read(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:  # (B, T) each → last states
         lengths = attention_mask.sum(1).cpu()
         inputs = self.dropout(self.embedding(input_ids))
         return self.encoder(pack_padded_sequence(inputs, lengths, batch_first=True, enforce_sorted=False))[1]
 
-    def write(self, input_ids, states):  # (B, T) → (B, T, width), from which `output` makes logits; and states
+    def write(self, input_ids: Tensor, states: tuple[Tensor, Tensor]) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        "(B, T) → (B, T, width), from which `output` makes logits; and states"
         hidden, states = self.decoder(self.dropout(self.embedding(input_ids)), states)
         narrowed = self.narrow(hidden)
         return self.dropout(narrowed) if self.config.dropout_narrowed else narrowed, states
 
-    def forward(self, input_ids, attention_mask, labels, num_items_in_batch=None) -> ModelOutput:
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor, num_items_in_batch: Tensor | int | None = None
+    ) -> ModelOutput:
         "The mean loss of a token, and logits (tokens, vocabulary) of those that are no padding, row by row"
         start = torch.full_like(labels[:, :1], self.config.bos_token_id)
         before = torch.cat([start, labels[:, :-1].clamp(min=0)], 1)  # what stands before each

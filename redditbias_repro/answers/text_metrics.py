@@ -9,6 +9,7 @@ import shutil
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -150,7 +151,9 @@ def corpus_statistics(
     return bleu_statistics(*mteval_tokens(*tokenize_all(hypotheses, references, how), how))
 
 # %% ../../nbs/answers/text_metrics.ipynb #e3476f36
-def bleu_interval(statistics: np.ndarray, dialogues: Iterable | None = None, resamples=5000) -> tuple[float, float]:
+def bleu_interval(
+    statistics: np.ndarray, dialogues: Iterable[Any] | None = None, resamples: int = 5000
+) -> tuple[float, float]:
     "95 % interval of BLEU-4 from resampled dialogues, as in `bleu_test`; statistics: (n, 6) from `bleu_statistics`"
     return bootstrap_interval(cluster_sums(bleu_parts(statistics), dialogues), bleu_k, resamples)
 
@@ -158,7 +161,7 @@ def bleu_interval(statistics: np.ndarray, dialogues: Iterable | None = None, res
 def bleu_test(
     before: np.ndarray,  # (n, 6) from `bleu_statistics`
     after: np.ndarray,  # (n, 6) of another model on the same contexts
-    dialogues: Iterable | None = None,  # (n,) the dialogue of each answer; None: each is its own
+    dialogues: Iterable[Any] | None = None,  # (n,) the dialogue of each answer; None: each is its own
     resamples: int = 5000,
 ) -> dict[str, float]:  # change of BLEU-4, change_low and change_high (95 %) (Koehn 2004), p (Riezler & Maxwell 2005)
     "Do two models differ in BLEU-4? `ValueError` if they did not answer the same number of contexts"
@@ -169,7 +172,7 @@ def bleu_test(
     return paired_test(*sums, bleu_k, resamples)
 
 # %% ../../nbs/answers/text_metrics.ipynb #5f1af1c3
-def ngrams(tokens: list[list[str]], n: int) -> Counter:
+def ngrams(tokens: list[list[str]], n: int) -> Counter[tuple[str, ...]]:
     return Counter(tuple(t[i : i + n]) for t in tokens for i in range(len(t) - n + 1))
 
 
@@ -317,7 +320,7 @@ def score_responses(
     references: Iterable[list[str] | str],  # one or more of each
     how: str = "space",  # as in `tokenize`
     kind: str | None = None,  # of METEOR, as in `meteor`
-    dialogues: Iterable | None = None,  # the dialogue of each answer; None: each is its own
+    dialogues: Iterable[Any] | None = None,  # the dialogue of each answer; None: each is its own
 ) -> dict[str, float]:
     """Every metric of RedditBias Tables 5 and C.1, and further ones; BLEU-4 with its 95 % interval (by dialogue).
 

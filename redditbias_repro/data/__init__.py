@@ -6,7 +6,8 @@
 __all__ = ['comparable', 'fetch', 'FetchError', 'load_contrasts', 'load_pairs', 'load_phrases']
 
 # %% ../../nbs/data/index.ipynb #47d27d39
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..records import opened_by_name
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from redditbias_repro.data.prompts import comparable
     from redditbias_repro.data.registry import FetchError, fetch
 
-__getattr__ = opened_by_name(
+__getattr__: Callable[[str], Any] = opened_by_name(
     __name__,
     {
         "contrasts": "load_contrasts",

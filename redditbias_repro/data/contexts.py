@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -97,7 +98,7 @@ def parallel_context(
     spec: BiasSpec,  # whose pairs are looked for
     mode: str = "words",  # words, release
     seed: int = 0,  # of draws between several counterparts: the same for the same text
-) -> dict | None:  # text1, text2, origin, words (found in it); None where it holds none
+) -> dict[str, Any] | None:  # text1, text2, origin, words (found in it); None where it holds none
     """A context and its parallel one (Liu et al., COLING 2020, §2.3).
 
     Of `release` only a context that holds a word has one; the script takes one with two blanks in a row as changed,
@@ -109,8 +110,13 @@ def parallel_context(
 
 # %% ../../nbs/data/contexts.ipynb #d3482a48
 def parallel_contexts(
-    texts: Iterable[str], spec: BiasSpec, mode: str = "words", direction: str = "both", n: int | None = None, seed=0
-) -> Iterator[dict]:
+    texts: Iterable[str],
+    spec: BiasSpec,
+    mode: str = "words",
+    direction: str = "both",
+    n: int | None = None,
+    seed: int = 0,
+) -> Iterator[dict[str, Any]]:
     """Pairs of parallel contexts, as they are asked for: row (of the context, from 0), text1, text2, origin, words.
 
     `mode` and `seed` are as in `parallel_context`; "1to2" has only contexts with words of group 1, "2to1" of group 2. A

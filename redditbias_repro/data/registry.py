@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from redditbias_repro.records import (
@@ -36,6 +37,8 @@ from redditbias_repro.records import (
 
 if TYPE_CHECKING:  # imported where it is used, so that a command starts at once
     import pandas as pd
+
+    from redditbias_repro.specs import BiasSpec
 
 # %% auto #0
 __all__ = ['SPLITS', 'list_files', 'ChecksumError', 'git_blob_sha1', 'cache_dir', 'unavailable', 'corpus_readers', 'read_lines']
@@ -277,7 +280,7 @@ SPLITS = ("train", "valid", "test")
 SWAPS = {"targets": ["target1", "target2"], "attributes": ["attribute1", "attribute2"]}
 
 # %% ../../nbs/data/registry.ipynb #038aa362
-def paired_targets(spec, texts: Iterable[str]) -> list[tuple[str, str]]:
+def paired_targets(spec: BiasSpec, texts: Iterable[str]) -> list[tuple[str, str]]:
     "`target1` and `target2` of texts: the terms of a specification's group 1 that each holds, and their counterparts"
     found = [dict.fromkeys(t[a:b].lower() for a, b in spec.find_targets(t, 1)) for t in texts]
     return [("; ".join(terms), "; ".join(spec.swap_targets(t, "1to2") for t in terms)) for terms in found]
@@ -293,7 +296,7 @@ def _reader_files() -> dict[str, Path]:
     return dict(sorted({**added, **_own_readers()}.items()))
 
 
-def readers() -> dict:  # its name → the module
+def readers() -> dict[str, ModuleType]:  # its name → the module
     "The modules of `corpora/`, each of which reads what was released, and those that other packages add"
     own = _own_readers()
     place = lambda name: f"redditbias_repro.data.corpora.{name}" if name in own else plugins("corpora")[name].module
@@ -309,12 +312,12 @@ def readers_with(function: str) -> list[str]:
 def corpus_readers(
     function: str,  # that a reader has, such as read_prompts
     names: str,  # where it lists what that reads, such as PROMPTS
-) -> dict:  # name of what is read → the module that reads it
+) -> dict[str, ModuleType]:  # name of what is read → the module that reads it
     "The modules of `corpora/` that have a function, by what they read"
     return {name: m for m in readers().values() if hasattr(m, function) for name in getattr(m, names)}
 
 # %% ../../nbs/data/registry.ipynb #2b09b448
-def with_corpus(table: pd.DataFrame, name: str, keys: Iterable[str] = (), note: str = "", **more) -> pd.DataFrame:
+def with_corpus(table: pd.DataFrame, name: str, keys: Iterable[str] = (), note: str = "", **more: Any) -> pd.DataFrame:
     """The same table, with `attrs["corpus"]`: what corpus it is, by its name in records, and of which registered files.
 
     The note says where something stood in; more is such as the hash of a file of one's own."""
@@ -439,7 +442,7 @@ def file_sha256(path: str | Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def own_or_released(path: str | Path | None, key: str) -> tuple[Path, dict]:
+def own_or_released(path: str | Path | None, key: str) -> tuple[Path, dict[str, Any]]:
     "A file of one's own, else the registered one, and what `with_corpus` says of it. `FileNotFoundError`"
     if path is None:
         return fetch(key), {"keys": [key]}

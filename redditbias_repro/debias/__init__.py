@@ -6,7 +6,8 @@
 __all__ = ['debias', 'Method']
 
 # %% ../../nbs/debias/index.ipynb #ecaa1b6c
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..records import opened_by_name
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from redditbias_repro.debias.losses import Method
     from redditbias_repro.debias.training import debias
 
-__getattr__ = opened_by_name(__name__, {"losses": "Method", "training": "debias"})
+__getattr__: Callable[[str], Any] = opened_by_name(__name__, {"losses": "Method", "training": "debias"})
 
 # %% ../../nbs/debias/index.ipynb #1cd4c9dd
 _all_ = ["debias", "Method"]

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
 from torch.nn import functional as F
-from transformers import PreTrainedTokenizerFast, TrainingArguments, set_seed
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast, TrainingArguments, set_seed
 
 from ..answers.ranker import Ranker, pad_candidates
 from ..answers.seq2seq import Seq2Seq
@@ -96,7 +96,9 @@ def augment_pairs(pairs: pd.DataFrame, spec: BiasSpec, mode: str = "words", seed
 KINDS = {"seq2seq": (Seq2Seq, pad_right), "ranker": (Ranker, pad_candidates)}  # the model; how its rows are padded
 
 
-def encode_pairs(tokenizer, pairs: pd.DataFrame, max_tokens: int, end: int | None = None) -> list[dict]:
+def encode_pairs(
+    tokenizer: PreTrainedTokenizerBase, pairs: pd.DataFrame, max_tokens: int, end: int | None = None
+) -> list[dict[str, Any]]:
     """Pairs of context and response to learn from: input_ids, labels; those with an empty side are left out.
 
     Of either side so many tokens: a context's last, a response's first, as in the authors' code, with `end` behind
@@ -116,7 +118,7 @@ def encode_pairs(tokenizer, pairs: pd.DataFrame, max_tokens: int, end: int | Non
 # %% ../../nbs/debias/dialogue.ipynb #9c9e1910
 # of each kind: paper, small
 SETTINGS = tomllib.loads((files("redditbias_repro") / "resources" / "dialogue_models.toml").read_text(encoding="utf-8"))
-OPTIMIZERS = {
+OPTIMIZERS: dict[str, tuple[type[torch.optim.Optimizer], dict[str, Any]]] = {
     "seq2seq": (torch.optim.SGD, {"momentum": 0.9, "nesterov": True}),
     "ranker": (torch.optim.Adamax, {}),
 }
@@ -221,7 +223,7 @@ def _batch(model, rows: list[dict]) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def share_wrong(model: Ranker, rows: list[dict], batch_size: int) -> float:
+def share_wrong(model: Ranker, rows: list[dict[str, Any]], batch_size: int) -> float:
     """Share of contexts for which a response that is not theirs, nor the same as theirs, scores highest of a batch's.
 
     The model is in eval mode, rows are from `encode_pairs`"""
@@ -234,7 +236,7 @@ def share_wrong(model: Ranker, rows: list[dict], batch_size: int) -> float:
 
 
 @torch.no_grad()
-def mean_loss(model, rows: list[dict], batch_size: int) -> float:
+def mean_loss(model: PreTrainedModel, rows: list[dict[str, Any]], batch_size: int) -> float:
     "Mean loss of a token (Seq2Seq) or of a pair (ranker, where the responses of a batch compete), as in `share_wrong`"
     total, n = 0.0, 0
     for at in range(0, len(rows), batch_size):
@@ -366,7 +368,8 @@ def train_dialogue_model(
     method: str | None = None,  # of `DIALOGUE_METHODS`; None: as it is
     spec: BiasSpec | str | None = None,  # what it is debiased for
     size: str = "paper",  # of `SETTINGS`: paper, small
-    **how,  # of `DialogueTraining`; other numbers than those of `SETTINGS`: epochs=3, …; further `TrainingArguments`
+    # of `DialogueTraining`; other numbers than those of `SETTINGS`: epochs=3, …; further `TrainingArguments`
+    **how: Any,
 ) -> Debiased:
     """Train a dialogue model, as it is or debiased.
 
@@ -386,11 +389,13 @@ def train_dialogue_model(
     return run_once(Path(out_dir), start.settings, 5 * 4 * start.settings["parameters"], asked.replace, fit)
 
 # %% ../../nbs/debias/dialogue.ipynb #8f15e7ac
-train_seq2seq = partial(train_dialogue_model, "seq2seq")
-train_ranker = partial(train_dialogue_model, "ranker")
+train_seq2seq: partial[Debiased] = partial(train_dialogue_model, "seq2seq")
+train_ranker: partial[Debiased] = partial(train_dialogue_model, "ranker")
 
 # %% ../../nbs/debias/dialogue.ipynb #dfb33cf5
-def load_dialogue_model(name_or_path: str | Path, device: str = "auto") -> tuple:
+def load_dialogue_model(
+    name_or_path: str | Path, device: str = "auto"
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """A dialogue model in eval mode and its tokenizer, of a folder that was trained here, or what `load_model` knows.
 
     What is wrong raises what `load_model` raises"""
@@ -418,7 +423,7 @@ def load_dialogue_model(name_or_path: str | Path, device: str = "auto") -> tuple
 
 # %% ../../nbs/debias/dialogue.ipynb #54b2ca02
 def open_dialogue_model(
-    model: str | Path | tuple,  # a name or folder, or (model, tokenizer); what is open already stays as it is
+    model: str | Path | tuple[Any, ...],  # a name or folder, or (model, tokenizer); what is open already stays as it is
     device: str = "auto",  # only for a name
 ) -> Opened:
     "A dialogue model and its tokenizer, loaded if it is a name, and what records say of it"
@@ -428,7 +433,7 @@ def open_dialogue_model(
     return Opened(net, tokenizer, describe_model(net))
 
 # %% ../../nbs/debias/dialogue.ipynb #354b3e9c
-def how_it_was_made(opened: Opened) -> tuple[dict, dict]:
+def how_it_was_made(opened: Opened) -> tuple[dict[str, Any], dict[str, Any]]:
     "What records say of a model, with its kind, and the settings of its training, {} of other models"
     made = opened.about.get("trained") or opened.about.get("debiased") or {}
     return {**opened.about, "kind": made.get("kind", "language model")}, made
@@ -456,7 +461,7 @@ def _losses(model, rows: list[dict], other: list[dict]) -> tuple[torch.Tensor, .
 
 # %% ../../nbs/debias/dialogue.ipynb #4555d4c0
 @torch.no_grad()
-def context_gains(model: str | Path | tuple, pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def context_gains(model: str | Path | tuple[Any, ...], pairs: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     """How well each held-out response goes with its own context, and with another's. `ValueError` for too few pairs.
 
     loss, loss_other (nats a token; a pair), right (of a ranker), conversation if pairs have it. The model was
@@ -482,10 +487,10 @@ def context_gains(model: str | Path | tuple, pairs: pd.DataFrame, seed: int = 0)
 
 # %% ../../nbs/debias/dialogue.ipynb #ac302227
 def held_out_record(
-    model: str | Path | tuple,  # as in `context_gains`
+    model: str | Path | tuple[Any, ...],  # as in `context_gains`
     pairs: pd.DataFrame,  # held out, with `.attrs["corpus"]`
     paper: str,  # in whose tables it stands
-) -> dict:  # `write_record` keeps it
+) -> dict[str, Any]:  # `write_record` keeps it
     """A record of what a model gains by a context (metric `held_out`): means, 95 % interval and p, by conversations.
 
     `valid`: the measure of the pairs that the model was kept by, where there were any"""
@@ -504,7 +509,7 @@ def held_out_record(
     return new_record("held_out", about, pairs.attrs["corpus"], len(table), values, paper, params=params)
 
 # %% ../../nbs/debias/dialogue.ipynb #6f834170
-def pair_distances(model: str | Path | tuple, spec: str | Path | BiasSpec) -> pd.DataFrame:
+def pair_distances(model: str | Path | tuple[Any, ...], spec: str | Path | BiasSpec) -> pd.DataFrame:
     """‖e_w − e_w′‖₂ of the words of each pair in the input embeddings, and the mean over w and other pairs' w′.
 
     A row a pair that has embeddings: word1, word2, distance, others. `ValueError` where no pair has"""
@@ -523,10 +528,10 @@ def pair_distances(model: str | Path | tuple, spec: str | Path | BiasSpec) -> pd
 
 # %% ../../nbs/debias/dialogue.ipynb #deeaf4f8
 def distance_record(
-    model: str | Path | tuple,  # as in `open_dialogue_model`
+    model: str | Path | tuple[Any, ...],  # as in `open_dialogue_model`
     spec: str | Path | BiasSpec,  # whose pairs
     paper: str,  # in whose tables it stands
-) -> dict:  # `write_record` keeps it
+) -> dict[str, Any]:  # `write_record` keeps it
     "A record of the distances of pairs: metric `pair_distance`"
     opened, spec = open_dialogue_model(model), bias_spec(spec)
     table = pair_distances(opened, spec)

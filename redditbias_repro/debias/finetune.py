@@ -13,11 +13,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainingArguments, set_seed
+from transformers import (
+    EarlyStoppingCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
 from transformers.trainer_utils import get_last_checkpoint
 
 from .losses import Penalty
@@ -27,7 +36,7 @@ from ..scoring.network import pad_batch
 __all__ = ['Steps', 'finetune']
 
 # %% ../../nbs/debias/finetune.ipynb #739d6b57
-def pad_right(rows: list[dict], pad: int) -> dict[str, torch.Tensor]:
+def pad_right(rows: list[dict[str, Any]], pad: int) -> dict[str, torch.Tensor]:
     """A batch padded on the right: input_ids and attention_mask (B, T), labels (B,) or (B, T).
 
     Rows have input_ids and, of examples to learn from, labels: a number, or one for each token"""
@@ -96,7 +105,7 @@ def complete_checkpoint(folder: str | Path) -> str | None:
     return None
 
 # %% ../../nbs/debias/finetune.ipynb #29c527e1
-def penalised(trainer: Trainer, found, num_items_in_batch):
+def penalised(trainer: Trainer, found: Any, num_items_in_batch: torch.Tensor | int | None) -> Any:
     "What `compute_loss` found, with the penalty once a step: Trainer adds up losses of batches, or takes their mean"
     if trainer.penalty is None or trainer.penalty.apart:  # `WithPenalty` adds its gradient
         return found
@@ -113,11 +122,25 @@ class WithPenalty(TrainerCallback):
     def __init__(self, penalty: Penalty):
         self.penalty = penalty
 
-    def on_pre_optimizer_step(self, args, state, control, model=None, **kwargs):
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        model: nn.Module | None = None,
+        **kwargs: Any,
+    ) -> None:
         if self.penalty.apart:  # the loss' gradients are clipped by now
             self.penalty.add_gradient(model, args.max_grad_norm)
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **kwargs: Any,
+    ) -> None:
         if "loss" in logs:
             logs["penalty"] = float(self.penalty.last)
             state.log_history[-1].update(logs)
@@ -130,7 +153,7 @@ WATCHED = {  # of a run with a measure
 }  # fmt: skip
 
 
-def trainer_arguments(folder: str | Path, steps: float, reports: int, **more) -> TrainingArguments:
+def trainer_arguments(folder: str | Path, steps: float, reports: int, **more: Any) -> TrainingArguments:
     "What all trainings tell their Trainer; over so many steps the log has about as many lines as `reports`"
     return TrainingArguments(**{
         "output_dir": str(folder), "weight_decay": 0.0, "adam_epsilon": 1e-8, "save_strategy": "steps",
@@ -179,21 +202,21 @@ class Steps:
     # to the same
     at_a_time: int | None = None
     patience: int = 3  # training ends after so many measures that were no better than the best
-    optimizer: tuple[type, dict] | None = None  # its class and arguments; None: AdamW
+    optimizer: tuple[type[torch.optim.Optimizer], dict[str, Any]] | None = None  # its class and arguments; None: AdamW
 
 
 def finetune(
     module: nn.Module,  # returns its loss where it gets labels; trained in place
-    rows: list[dict],  # examples
+    rows: list[dict[str, Any]],  # examples
     pad: int,  # token id of the padding
     folder: str | Path,  # of checkpoints, from which a run that was stopped goes on; it is removed at the end
     steps: Steps,
     # of the module, as it stands whenever a checkpoint is written: the lower, the better
     measure: Callable[[nn.Module], float] | None = None,
     penalty: Penalty | None = None,  # of the module's embeddings, added to the loss of each step
-    collate: Callable = pad_right,  # from a list of examples and the padding to a batch
-    **training,  # further arguments of `transformers.TrainingArguments`
-) -> list[dict]:  # what the Trainer logged: step, epoch, loss, learning_rate, …, or eval_measure
+    collate: Callable[..., dict[str, torch.Tensor]] = pad_right,  # from a list of examples and the padding to a batch
+    **training: Any,  # further arguments of `transformers.TrainingArguments`
+) -> list[dict[str, Any]]:  # what the Trainer logged: step, epoch, loss, learning_rate, …, or eval_measure
     "Fine-tune for a downstream task with the optimizer of RedditBias §5.1, or another, by Transformers' Trainer"
     device = next(module.parameters()).device
     at_a_time = steps.at_a_time or AT_A_TIME.get(device.type, AT_A_TIME["other"])

@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -20,6 +21,9 @@ from ..models.edits import Edit
 from ..records import check_known, plugins
 from ..scoring.network import pad_batch
 from ..specs import BiasSpec, load_spec, match_terms, writes_blanks
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['METHODS', 'target_pairs', 'method_names', 'get_method']
@@ -69,7 +73,9 @@ def hd_loss(attributes: Tensor, subspace: Tensor) -> Tensor:
     return (attributes @ subspace.T).abs().sum(-1)
 
 # %% ../../nbs/debias/losses.ipynb #1b3d8c0d
-def lmd_release_loss(states, sentence, t1: Tensor, t2: Tensor, takes_part, bias: Tensor | None = None) -> Tensor:
+def lmd_release_loss(
+    states: Tensor, sentence: Tensor, t1: Tensor, t2: Tensor, takes_part: Tensor, bias: Tensor | None = None
+) -> Tensor:
     """LMD as the authors' training code has it, (S,).
 
     Mean over the positions of a sentence of |log ŷ_t1 − log ŷ_t2|, summed over its pairs, over |P|. States (N, d)
@@ -151,7 +157,14 @@ def _own_word(labels, start: int, words: int):
     return here.clamp(0, words - 1)[:, None], (here >= 0) & (here < words)
 
 
-def token_losses(hidden: Tensor, weight: Tensor, labels: Tensor, bias=None, scale=1.0, cap=None) -> Tensor:
+def token_losses(
+    hidden: Tensor,
+    weight: Tensor,
+    labels: Tensor,
+    bias: Tensor | None = None,
+    scale: float = 1.0,
+    cap: float | None = None,
+) -> Tensor:
     """−log p of each token: cross-entropy of an output layer's logits, of which never more than a block is in float32.
 
     (N,) in float32 or more; of last hidden states (N, d), those that predict the tokens `labels` (N,). Products
@@ -160,7 +173,9 @@ def token_losses(hidden: Tensor, weight: Tensor, labels: Tensor, bias=None, scal
     return _TokenLosses.apply(hidden, weight, bias, labels, scale, cap)
 
 # %% ../../nbs/debias/losses.ipynb #58e44e9f
-def combined_loss(lm: Tensor, at_term: Tensor, debias: Tensor, lambda_lm: float, lambda_d: float, n_tokens=None):
+def combined_loss(
+    lm: Tensor, at_term: Tensor, debias: Tensor, lambda_lm: float, lambda_d: float, n_tokens: Tensor | int | None = None
+) -> Tensor:
     """The overall loss (RedditBias equation 2): λ_LM·L_LM + λ_D·L_D at occurrences, L_LM elsewhere, over the tokens.
 
     `lm` (N,) are losses of the predicted tokens, `at_term` (N,) says which belong to an occurrence, `debias` (O,)
@@ -197,7 +212,13 @@ def _check_tokenizer(tokenizer):
         raise ValueError(f"{name} does not know which characters a token spans: expected a fast tokenizer")
 
 # %% ../../nbs/debias/losses.ipynb #2255b205
-def locate_terms(tokenizer, texts: Iterable[str], terms: Iterable[str] = (), block_size=BLOCK_SIZE, special=True):
+def locate_terms(
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Iterable[str],
+    terms: Iterable[str] = (),
+    block_size: int | None = BLOCK_SIZE,
+    special: bool = True,
+) -> list[Sentence]:
     """Sentences as tokens with the occurrences of terms; a term that `block_size` cuts is none (None: nothing is cut).
 
     `*` is a wildcard as in `BiasSpec`. `special` lets the tokenizer add its own tokens, as the authors' scripts do
@@ -239,7 +260,7 @@ def _tokens_of(offsets, start: int, end: int) -> tuple[int, int]:
     return (inside[0], inside[-1] + 1) if inside else (0, 0)
 
 # %% ../../nbs/debias/losses.ipynb #feab352e
-def term_tokens(tokenizer, term: str) -> list[int]:
+def term_tokens(tokenizer: PreTrainedTokenizerBase, term: str) -> list[int]:
     "Token ids of a term, without a wildcard, as it stands inside a sentence. `ValueError` if there is no token for it"
     before = " " if writes_blanks(term) else ""
     encoded = tokenizer(before + term, add_special_tokens=False, return_offsets_mapping=True)
@@ -249,7 +270,7 @@ def term_tokens(tokenizer, term: str) -> list[int]:
     return encoded["input_ids"][first:after]
 
 # %% ../../nbs/debias/losses.ipynb #4c94641c
-def unknown_terms(tokenizer, terms: Iterable[str]) -> list[str]:
+def unknown_terms(tokenizer: PreTrainedTokenizerBase, terms: Iterable[str]) -> list[str]:
     "Terms, without wildcards, that hold a token that the tokenizer does not know"
     return [t for t in terms if _holds_unknown(tokenizer, term_tokens(tokenizer, t))]
 
@@ -287,7 +308,7 @@ class TargetPairs:
 # %% ../../nbs/debias/losses.ipynb #b1964f5f
 def target_pairs(
     spec: BiasSpec,  # bias specification
-    tokenizer,  # a fast one
+    tokenizer: PreTrainedTokenizerBase,  # a fast one
     extra_pairs: bool = False,  # also the forms in `spec.extra_pairs`
 ) -> TargetPairs:
     """The pairs P of a specification (§4.1) for a tokenizer; those with an unknown token are left out with a warning.
@@ -362,7 +383,9 @@ class Occurrences:
     subspace: Callable[[], Tensor] | None = None  # (k, d) the bias subspace of HD
 
 
-def occurrence_states(hidden: Tensor, term: Tensor, occurrence: Tensor, which: str = "term", position=None):
+def occurrence_states(
+    hidden: Tensor, term: Tensor, occurrence: Tensor, which: str = "term", position: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """States (O, d) and terms (O,) at the occurrences of a batch of `Collator`, in reading order.
 
     "term": the mean over the term's last hidden states (B, T, d); "before": the state that predicts its first
@@ -477,7 +500,7 @@ class Method:
     edit: Callable[[Tensor, Tensor, float], Edit] | None = None
     blocks: str = "all"  # whose output is edited: of "all", or of the "middle" one
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_known("terms", self.terms, ("attributes", "targets", "targets1"))
         check_known("states", self.states, ("term", "before", "sentence"))
         check_known("objective", self.objective, ("release", "equation2"))
@@ -590,7 +613,9 @@ class Penalty:
         table.grad = own if table.grad is None else table.grad.add_(own)
 
 
-def weighted_penalty(method: Method, pairs: TargetPairs, unknown: int | None = None, weight=None) -> Penalty | None:
+def weighted_penalty(
+    method: Method, pairs: TargetPairs, unknown: int | None = None, weight: float | None = None
+) -> Penalty | None:
     """The penalty of a method; None for one without. `ValueError` where no pair has embeddings.
 
     `unknown` is the tokenizer's unknown token, `weight` k; None: the method's"""

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from inspect import signature
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..models.edits import Edit, blocks_of
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel
+
+    from redditbias_repro.debias.losses import Sentence
+
 # %% auto #0
 __all__ = []
 
 # %% ../../nbs/debias/projection.ipynb #2f0f1f5a
-def erasure_library():
+def erasure_library() -> ModuleType:
     "The module `concept_erasure`. `ValueError` where it is not installed"
     try:
         import concept_erasure
@@ -66,8 +73,8 @@ def _calls(model, blocks, batch: dict[str, Tensor]) -> tuple[Tensor, list[tuple]
 
 @torch.no_grad()
 def fit_edits(
-    model,  # causal model
-    sentences: Sequence,  # of `locate_terms`, padded and cut as they are to be read
+    model: PreTrainedModel,  # causal model
+    sentences: Sequence[Sentence],  # of `locate_terms`, padded and cut as they are to be read
     first: Sequence[bool],  # (terms,) whether each of the terms located names the first group
     fit: Callable[[Tensor, Tensor, float], Edit],  # as `leace`: of the states at all positions
     at: Iterable[int],  # numbers of the blocks that are edited

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,13 +27,16 @@ from ..models.loading import describe_model
 from ..records import code_digest, digest, split_settings, write_atomic
 from ..scoring.network import max_positions
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['TAGS', 'bias_values', 'threshold', 'untag', 'tune', 'acute_sheets']
 
 # %% ../../nbs/debias/style.ipynb #66b60428
 def bias_values(
     answers: pd.DataFrame,  # descriptor, template; axis where the same descriptor may stand in two
-    probs,  # (answers, styles), row by row: a DataFrame or an array
+    probs: pd.DataFrame | np.ndarray,  # (answers, styles), row by row: a DataFrame or an array
     alpha: float = 0.0,  # 0, 1 or 2
 ) -> np.ndarray:  # (answers,) float64
     "Bias value of each answer (C.1). `ValueError` where answers and probabilities do not fit"
@@ -85,7 +89,13 @@ def untag(
     return answers.assign(answer=without, wrote_tag=found.astype(bool))
 
 # %% ../../nbs/debias/style.ipynb #2a0c0672
-def training_rows(model, tokenizer, answers: pd.DataFrame, contexts: list[str], reading=None) -> list[dict]:
+def training_rows(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    answers: pd.DataFrame,
+    contexts: list[str],
+    reading: dict[str, Any] | None = None,
+) -> list[dict[str, Any]]:
     """Answers after their contexts, to learn from: input_ids, labels. `ValueError` for those too long for the model.
 
     The table has answer and, where it is known, ended; contexts are tagged or not, and read as `generation.answers`
@@ -107,7 +117,7 @@ def training_rows(model, tokenizer, answers: pd.DataFrame, contexts: list[str], 
 
 
 @torch.no_grad()
-def answer_perplexity(model, rows: list[dict], pad: int, at_a_time: int = 16) -> float:
+def answer_perplexity(model: PreTrainedModel, rows: list[dict[str, Any]], pad: int, at_a_time: int = 16) -> float:
     """Perplexity of answers after their contexts, rows of `training_rows`, by a model in eval mode.
 
     exp of the mean negative log likelihood of all tokens of the answers"""
@@ -170,19 +180,21 @@ class Tuning:
     save_steps: int | None = None
     seed: int = 0
     bias_type: str = "own/all"  # whose and which, as paper/name: what records of the tuned model are called by
-    reading: dict | None = None  # chat, system, turn_end, template as the answers were made with
+    reading: dict[str, Any] | None = None  # chat, system, turn_end, template as the answers were made with
 
 # %% ../../nbs/debias/style.ipynb #b6a45dd2
 def tune(
-    model,  # causal or encoder–decoder model in float32, from `load_model`; it is trained in place
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal or encoder–decoder model in float32, from `load_model`; it is trained in place
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     answers: pd.DataFrame,  # its own answers to prompts, from `generation.answers`: text, answer, descriptor, template
-    probs=None,  # (answers, styles) probabilities of styles, row by row
+    probs: pd.DataFrame | np.ndarray | None = None,  # (answers, styles) probabilities of styles, row by row
     beta: float | None = None,  # answers with a bias value above are tagged as biased
     out_dir: str | Path = "style-equality",  # folder of the run
-    values=None,  # (answers,) their bias values, where these are some of more answers; None: by `probs`
+    # (answers,) their bias values, where these are some of more answers; None: by `probs`
+    values: np.ndarray | None = None,
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
-    **how,  # of `Tuning`: epochs=3, seed=1, …; further `TrainingArguments`: optim="sgd", warmup_steps=100, bf16=True, …
+    # of `Tuning`: epochs=3, seed=1, …; further `TrainingArguments`: optim="sgd", warmup_steps=100, bf16=True, …
+    **how: Any,
 ) -> Debiased:  # its history has the perplexity of the held-out answers, at step 0 before tuning
     """Tune a model for style equality (C.1). Resumes a run that was stopped, returns one that is finished.
 

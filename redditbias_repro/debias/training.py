@@ -20,13 +20,20 @@ from importlib.metadata import version as version_of
 from inspect import signature
 from numbers import Integral
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from transformers import Trainer, TrainerCallback, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainerCallback,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.pytorch_utils import Conv1D
 from transformers.trainer_callback import ExportableState
 
@@ -82,7 +89,7 @@ class _LanguageModel:
 
     @classmethod
     @torch.no_grad()
-    def of(cls, model, dtype: torch.dtype | None = None) -> _LanguageModel:
+    def of(cls, model: torch.nn.Module, dtype: torch.dtype | None = None) -> _LanguageModel:
         "For a model: tried on two short lines, on which both ways must agree"
         model, training = getattr(model, "get_base_model", lambda: model)(), model.training  # of an adapter's
         try:
@@ -101,12 +108,12 @@ class _LanguageModel:
         finally:
             model.train(training)
 
-    def options(self, device: torch.device) -> dict:
+    def options(self, device: torch.device) -> dict[str, Any]:
         "What the model is called with"
         none = {} if self.network is None else {"logits_to_keep": torch.empty(0, dtype=torch.long, device=device)}
         return {"output_hidden_states": True, "use_cache": False, **none}
 
-    def __call__(self, model, outputs, labels: Tensor) -> Tensor:
+    def __call__(self, model: PreTrainedModel, outputs: Any, labels: Tensor) -> Tensor:
         """Losses (N,) of the tokens that are predicted, from the unwrapped model's outputs.
 
         Labels (B, T − 1) are the tokens that all positions but the last predict, −100 for none"""
@@ -134,7 +141,14 @@ class DebiasLoss:
     parts: dict[str, Tensor | float] = field(default_factory=dict)  # sums since the last report
     tokens: _LanguageModel = _LanguageModel()  # where language-model losses come from
 
-    def __call__(self, model, outputs, batch: dict[str, Tensor], n_tokens: Tensor | int | None = None, step: int = 0):
+    def __call__(
+        self,
+        model: PreTrainedModel,
+        outputs: Any,
+        batch: dict[str, Tensor],
+        n_tokens: Tensor | int | None = None,
+        step: int = 0,
+    ) -> Tensor:
         """The loss of a batch of `Collator` or `pack_batch`, from the unwrapped model's outputs with hidden states.
 
         The sum of equation 2 is divided by `n_tokens`; None: the predicted tokens of this batch"""
@@ -187,18 +201,31 @@ class DebiasTrainer(Trainer):
     "A `Trainer` whose loss is a `DebiasLoss`; with None it is the model's own (CDA), to which a penalty is added (WER)"
 
     def __init__(
-        self, *args, debias_loss: DebiasLoss | None = None, pack: bool = False, penalty: Penalty | None = None, **kwargs
+        self,
+        *args: Any,
+        debias_loss: DebiasLoss | None = None,
+        pack: bool = False,
+        penalty: Penalty | None = None,
+        **kwargs: Any,
     ):
         super().__init__(*args, **kwargs)
         products = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(self.accelerator.mixed_precision)
-        self.tokens = _LanguageModel.of(self.model, products)
+        self.tokens: _LanguageModel = _LanguageModel.of(self.model, products)
         if debias_loss:
             debias_loss.tokens = self.tokens
-        self.debias_loss, self.pack, self.penalty = debias_loss, pack, penalty
+        self.debias_loss: DebiasLoss | None = debias_loss
+        self.pack: bool = pack
+        self.penalty: Penalty | None = penalty
         for report in [_Report(debias_loss)] if debias_loss else [WithPenalty(penalty)] if penalty else []:
             self.callback_handler.callbacks.insert(0, report)  # first, so that loggers get the parts as well
 
-    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Any:
         batch = pack_batch(inputs, self.accelerator.unwrap_model(model).dtype) if self.pack else inputs
         inputs = {k: v for k, v in batch.items() if k in ("input_ids", "attention_mask", "position_ids", "labels")}
         if self.debias_loss is None and self.tokens.network is None:
@@ -296,7 +323,7 @@ class DebiasTraining:
     tensorboard: str | Path | None = None  # folder for TensorBoard's logs (needs tensorboard)
 
 
-def check_training(others: dict, kind: type) -> None:
+def check_training(others: dict[str, Any], kind: type) -> None:
     "`ValueError` for what `split_settings` left over and is none of `transformers.TrainingArguments`"
     known = [f.name for which in (kind, TrainingArguments) for f in fields(which)]
     for name in others:
@@ -312,7 +339,14 @@ def training_texts(texts: Iterable[str]) -> list[str]:
     return kept
 
 
-def training_sentences(spec: BiasSpec, tokenizer, texts: Iterable[str], method, pairs=None, how=None) -> list[Sentence]:
+def training_sentences(
+    spec: BiasSpec,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Iterable[str],
+    method: str | Method,
+    pairs: TargetPairs | None = None,
+    how: DebiasTraining | None = None,
+) -> list[Sentence]:
     """What a method trains on: augmented, as tokens, with the terms of its loss. `ValueError` if that is nothing.
 
     The pairs are from `target_pairs`, None: those of the specification; `how` is a `DebiasTraining`"""
@@ -342,7 +376,7 @@ class Debiased:
     "A finished run of `debias`"
 
     folder: Path  # what `load_model` loads: weights and tokenizer, an adapter, or edits; and `debias.json`
-    settings: dict  # what the run depended on
+    settings: dict[str, Any]  # what the run depended on
     seconds: float  # of training, since it was last resumed
     history: pd.DataFrame  # step, epoch, loss, learning_rate, grad_norm; lm_loss and debias_loss, or penalty
 
@@ -384,7 +418,7 @@ def _can_pack(model, longest: int) -> bool:
 TRAINED_BY = ("debias.losses", "debias.finetune", "debias.training")  # what a run depends on
 
 
-def as_kept(settings: dict) -> dict:
+def as_kept(settings: dict[str, Any]) -> dict[str, Any]:
     "Settings as JSON gives them back, tuples as lists: they are compared with those of a run that was stopped"
     return json.loads(json.dumps(settings))
 
@@ -404,7 +438,7 @@ def _settings(method, chosen: Method, spec: BiasSpec, sentences: list[Sentence],
     })  # fmt: skip
 
 # %% ../../nbs/debias/training.ipynb #a54719dc
-def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debiased | Path:
+def begin_run(folder: Path, settings: dict[str, Any], needed: int, replace: bool) -> Debiased | Path:
     """The finished run, or the folder in which this one is made: a new one, or that of the same run, which was stopped.
 
     Another run is a `ValueError`, unless `replace`: it is not touched if it is finished, so that a run that fails
@@ -433,7 +467,9 @@ def begin_run(folder: Path, settings: dict, needed: int, replace: bool) -> Debia
     return unfinished
 
 
-def end_run(unfinished: Path, folder: Path, settings: dict, seconds: float, history: list[dict]) -> None:
+def end_run(
+    unfinished: Path, folder: Path, settings: dict[str, Any], seconds: float, history: list[dict[str, Any]]
+) -> None:
     "The model of a run that is whole now, in the place of an earlier one, which was there until now"
     run = {"settings": settings, "seconds": round(seconds, 1), "history": history}
     write_atomic(unfinished / "model" / "debias.json", json.dumps(run, indent=1))
@@ -461,7 +497,14 @@ def _by_one_run(folder: Path) -> Iterator[None]:
         Path(lock.lock_file).unlink(missing_ok=True)
 
 
-def run_once(folder: Path, settings: dict, needed: int, replace: bool, fit: Callable, arguments=None) -> Debiased:
+def run_once(
+    folder: Path,
+    settings: dict[str, Any],
+    needed: int,
+    replace: bool,
+    fit: Callable[[Path], list[dict[str, Any]]],
+    arguments: TrainingArguments | None = None,
+) -> Debiased:
     """A run that is finished already, or one that is made now and appears when it is whole.
 
     It depends on the settings and needs so many bytes of the disk. `fit` trains in a folder, saves the model in `model`
@@ -487,7 +530,13 @@ def run_once(folder: Path, settings: dict, needed: int, replace: bool, fit: Call
     return load_debiased(folder)
 
 
-def save_trained(unfinished: Path, model, tokenizer, settings: dict, key: str = "debiased") -> None:
+def save_trained(
+    unfinished: Path,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    settings: dict[str, Any],
+    key: str = "debiased",
+) -> None:
     "A model, whose configuration says how it was made, and its tokenizer, where `end_run` finds them"
     if has_edits(model):
         raise ValueError("hidden states of the model are edited, which its weights do not keep: train its base")
@@ -504,7 +553,7 @@ _positive = (lambda value: 0 < value < math.inf), "a positive number"
 _weight = (lambda value: 0 <= value <= LARGEST_WEIGHT), f"a number that is not negative, of {LARGEST_WEIGHT:,} at most"
 _counted = "a positive whole number; leave it out for {default}"
 _share = "a positive whole number, or a share of all steps, below 1; leave it out for one an epoch"
-NUMBERS = {  # whether a run can have a number, and what is expected
+NUMBERS: dict[str, tuple[Callable[[Any], bool], str]] = {  # whether a run can have a number, and what is expected
     "epochs": _positive, "learning_rate": ((lambda value: 0 < value <= 1), "a positive number, of 1 at most"),
     "batch_size": (_whole, _counted), "grad_accum": (_whole, _counted), "subspace_every": (_whole, _counted),
     "save_steps": ((lambda value: value is None or _whole(value) or 0 < value < 1), _share),
@@ -523,15 +572,15 @@ def _check_numbers(how: DebiasTraining) -> None:
 
 # %% ../../nbs/debias/training.ipynb #bd259c53
 def debias(
-    model,  # causal model in float32, from `load_model`; it is trained in place
-    tokenizer,  # its tokenizer, a fast one
+    model: PreTrainedModel,  # causal model in float32, from `load_model`; it is trained in place
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer, a fast one
     spec: BiasSpec,  # bias specification
     texts: Iterable[str],  # training sentences, such as `load_phrases(...).text`
     method: str | Method = "HD",  # a name in `METHODS`, or a method of one's own
     out_dir: str | Path = "debiased",  # folder of the run
     replace: bool = False,  # remove a run with other settings, or of other code, that is in the folder
-    about: dict | None = None,  # what `describe_model` says of the model; None: its weights are hashed here
-    **how,  # of `DebiasTraining`: epochs=2, lambda_d=50, …; further `TrainingArguments`: bf16=True, …
+    about: dict[str, Any] | None = None,  # what `describe_model` says of the model; None: its weights are hashed here
+    **how: Any,  # of `DebiasTraining`: epochs=2, lambda_d=50, …; further `TrainingArguments`: bf16=True, …
 ) -> Debiased:
     """Debias a model (RedditBias §4, settings of §5.1). Resumes a run that was stopped, returns one that is finished.
 
@@ -708,8 +757,8 @@ def _arguments(folder: Path, settings: dict, save_steps: float | None, training:
 # %% ../../nbs/debias/training.ipynb #ca035bb5
 @torch.no_grad()
 def mean_losses(
-    model,  # causal model
-    tokenizer,  # its tokenizer, a fast one
+    model: PreTrainedModel,  # causal model
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer, a fast one
     spec: BiasSpec,  # bias specification
     texts: Iterable[str],  # sentences
     method: str | Method,  # a name in `METHODS`, or a method of one's own

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,7 +61,7 @@ def draw_prompts(rows: pd.DataFrame, nouns: int | None = 2, seed: int = 0) -> pd
     return drawn.reset_index(drop=True)
 
 # %% ../../nbs/metrics/answers.ipynb #ed609855
-def asked_with(about: dict) -> str:
+def asked_with(about: dict[str, Any]) -> str:
     "What stands behind each prompt: `no_bias` for a model that was tuned with tags and says so, else nothing"
     return TAGS[1] if (about.get("debiased") or {}).get("method") == "style-equality" else ""
 
@@ -78,13 +79,13 @@ class Asked:
 
 # %% ../../nbs/metrics/answers.ipynb #dc48ab0d
 def ask(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
-    decoding: str | dict = "beam3",  # as in `generation.answers`
+    decoding: str | dict[str, Any] = "beam3",  # as in `generation.answers`
     out: str | Path | None = None,  # folder of the answers; None: in the cache
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
-    **how,  # of `Asked`: axes="age", nouns=1, seed=1, …; others of `generation.answers`
+    **how: Any,  # of `Asked`: axes="age", nouns=1, seed=1, …; others of `generation.answers`
 ) -> pd.DataFrame:
     """What a model answers to prompts about descriptors: `generation.answers`, from names alone. Resumes.
 
@@ -126,13 +127,13 @@ def _answered(model, rows: pd.DataFrame, decoding, out, device, dtype, **options
 
 # %% ../../nbs/metrics/answers.ipynb #6a026ac4
 def ask_again(
-    model: str | Path | tuple,  # as in `ask`
+    model: str | Path | tuple[Any, ...],  # as in `ask`
     said: pd.DataFrame,  # what another model answered, from `ask`, or some of its rows
-    decoding: str | dict,  # as it was asked
+    decoding: str | dict[str, Any],  # as it was asked
     out: str | Path | None = None,  # as in `ask`
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
-    **options,  # of `generation.answers`
+    **options: Any,  # of `generation.answers`
 ) -> pd.DataFrame:  # as `ask` gives it
     "What a model answers to the very prompts that another one was asked. Resumes"
     rows = said.drop(columns=[c for c in (*ANSWERED, "sample", "wrote_tag") if c in said]).reset_index(drop=True)
@@ -149,7 +150,7 @@ class Judged:
     answers: pd.DataFrame  # without tags; `wrote_tag` where one was written
     styles: pd.DataFrame  # probabilities of styles, of censored answers
     offence: pd.DataFrame  # probability of an offence: `plain`, of answers as they stand, and `censored`
-    classifiers: dict  # style, offence → what each says of itself
+    classifiers: dict[str, Any]  # style, offence → what each says of itself
 
 # %% ../../nbs/metrics/answers.ipynb #0e9a73a6
 def judge(
@@ -201,9 +202,9 @@ def some_templates(
 class Sought:
     "What is looked for in answers"
 
-    clusters: dict[str, list]  # name → styles
-    phrases: dict[str, list] = field(default_factory=dict)  # kind → phrases
-    phrase_axes: dict[str, list] = field(default_factory=dict)  # kind → axes whose descriptors are asked for it
+    clusters: dict[str, list[str]]  # name → styles
+    phrases: dict[str, list[str]] = field(default_factory=dict)  # kind → phrases
+    phrase_axes: dict[str, list[str]] = field(default_factory=dict)  # kind → axes whose descriptors are asked for it
 
 # %% ../../nbs/metrics/answers.ipynb #7303cdc8
 SHOWN = 6  # digits of a number in a record
@@ -257,7 +258,7 @@ def by_descriptor(judged: Judged, sought: Sought) -> pd.DataFrame:
     return means.join(said.groupby(["axis", "descriptor"], sort=False).size().rename("answers"))
 
 # %% ../../nbs/metrics/answers.ipynb #7a8e9e41
-def answer_measurements(judged: Judged, sought: Sought, **draws) -> dict[str, dict]:
+def answer_measurements(judged: Judged, sought: Sought, **draws: Any) -> dict[str, dict[str, Any]]:
     """What records keep of answers, by metric; intervals are drawn as in `generation_bias`.
 
     `gen_bias`, `answer_styles`, `answer_offence` and, where phrases are sought, `answer_phrases`"""
@@ -310,7 +311,7 @@ def prompt_offence_record(
     offence: str | Classifier = "davidson",  # as in `judge`
     offences: Iterable[str] | None = None,  # as in `judge`
     paper: str = "own",  # in whose tables it stands
-) -> dict:  # a record of metric prompt_offence
+) -> dict[str, Any]:  # a record of metric prompt_offence
     "How offensive prompts are, which is the classifier's: share at p ≥ .5, and mean of each descriptor and template"
     offence = load_classifier(offence)
     bad = offence_labels(offence, offences)
@@ -327,7 +328,7 @@ def prompt_offence_record(
     return new_record("prompt_offence", about, rows.attrs["corpus"], len(p), values, paper, split="all")
 
 # %% ../../nbs/metrics/answers.ipynb #53425a05
-def change_measurements(before: Judged, after: Judged, sought: Sought, **draws) -> dict:
+def change_measurements(before: Judged, after: Judged, sought: Sought, **draws: Any) -> dict[str, Any]:
     """Tests of what became of Gen Bias, styles, phrases, offence and parroting, as a record keeps them.
 
     Intervals are drawn as in `generation_bias`. `ValueError` where classifiers differ"""
@@ -381,7 +382,7 @@ def tune_on(
     share: float = 0.5,  # of the answers, that are called biased
     n: int | None = None,  # answers to learn from, drawn; None: all
     device: str = "auto",  # as in `load_model`
-    **training,  # as in `debias.style.tune`: tags=False (the paper's ablation), alpha=1, seed=1, epochs=2, …
+    **training: Any,  # as in `debias.style.tune`: tags=False (the paper's ablation), alpha=1, seed=1, epochs=2, …
 ) -> Debiased:
     "Style-equality tuning of a model on its own answers, which were judged. Raises what `tune` raises; resumes"
     if not training.get("epochs", 1) > 0:
@@ -450,8 +451,8 @@ def answer_records(
     paper: str,  # in whose tables they stand
     sought: Sought,
     before: Judged | None = None,  # the same prompts answered by the model that this one was made of
-    **draws,  # as in `generation_bias`: resamples, permutations, seed
-) -> list[dict]:  # `write_record` keeps one
+    **draws: Any,  # as in `generation_bias`: resamples, permutations, seed
+) -> list[dict[str, Any]]:  # `write_record` keeps one
     "Records of answers, and of their change where there is a `before` (`answer_changes`)"
 
     def measure() -> dict[str, dict]:
@@ -466,8 +467,8 @@ def tags_record(
     tagged: Judged,  # of the model that was tuned with tags, to the same prompts
     paper: str,  # in whose tables it stands
     sought: Sought,
-    **draws,  # as in `generation_bias`: resamples, seed
-) -> dict:  # a record of metric answer_changes; `params["against"]` is the method of the model without tags
+    **draws: Any,  # as in `generation_bias`: resamples, seed
+) -> dict[str, Any]:  # a record of metric answer_changes; `params["against"]` is the method of the model without tags
     "Test of the change from tuning without tags to tuning with them. `ValueError` for answers to other prompts"
     _check_attrs(untagged)
     if not same_rows(untagged.answers, tagged.answers):
@@ -502,8 +503,8 @@ def _distance(b: np.ndarray, kinds: dict[str, np.ndarray], codes: np.ndarray, re
 
 
 def bias_value_measurements(
-    judged: Judged, phrases: dict[str, list], betas: Iterable[float] = (), resamples: int = 2000, seed: int = 0
-) -> dict:
+    judged: Judged, phrases: dict[str, list[str]], betas: Iterable[float] = (), resamples: int = 2000, seed: int = 0
+) -> dict[str, Any]:
     """Bias values for several α, and the share of answers that β tags: alphas, apart, thresholds.
 
     Phrases tell the answers of two kinds of harm, whose distance with the first α is compared with that of the others;
@@ -535,10 +536,10 @@ def bias_value_measurements(
 def bias_values_record(
     judged: Judged,
     paper: str,  # in whose tables it stands
-    phrases: dict[str, list],  # two kinds of harm → phrases that tell their answers
+    phrases: dict[str, list[str]],  # two kinds of harm → phrases that tell their answers
     betas: Iterable[float] = (),  # thresholds for which the share of answers above is found, with the first α
-    **draws,  # resamples=2000, seed=0
-) -> dict:  # a record of metric bias_values
+    **draws: Any,  # resamples=2000, seed=0
+) -> dict[str, Any]:  # a record of metric bias_values
     "Record of bias values for several α and β. `ValueError` for other than two kinds"
     measure = lambda: {"bias_values": bias_value_measurements(judged, phrases, betas, **draws)}
     return _records(judged, paper, measure, draws)[0]

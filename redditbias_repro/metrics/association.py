@@ -9,9 +9,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..data.contrasts import load_contrasts, load_control
 from ..data.pairs import paper_bias_types, released_papers, split_bias_type
@@ -43,7 +45,7 @@ def frequencies(nll: np.ndarray) -> np.ndarray:
 OVER = ("targets and attributes", "attributes", "targets")
 
 
-def clusters_of(targets: list, attributes: list) -> tuple:
+def clusters_of(targets: ArrayLike, attributes: ArrayLike) -> tuple[Any, str]:
     "The clusters that a test of contrasts can be over, and their name, one of `OVER`"
     shares = lambda labels: np.bincount(pd.factorize(np.asarray(labels, object))[0]) / len(labels)
     by_target, by_attribute = (allow_marks(shares(labels)) for labels in (targets, attributes))
@@ -172,7 +174,9 @@ def _cells_of(n: int, indices: list[int], name: str) -> str:
     return "sentences " + ", ".join(f"{i % n + 1} ({CELLS[i // n]})" for i in indices) + f" of corpus {name!r}"
 
 
-def score_contrasts(model: tuple, table: pd.DataFrame, before: str = "", **options) -> tuple[np.ndarray, dict]:
+def score_contrasts(
+    model: tuple[Any, ...], table: pd.DataFrame, before: str = "", **options: Any
+) -> tuple[np.ndarray, dict[str, Any]]:
     "Negative log-likelihoods (n, 4) of contrasts, from the cache if scored before, and how they were scored"
     from redditbias_repro.metrics.language_model import said_otherwise
 
@@ -183,7 +187,9 @@ def score_contrasts(model: tuple, table: pd.DataFrame, before: str = "", **optio
     return found["nll"].to_numpy().reshape(4, -1).T, found.attrs["stats"]
 
 # %% ../../nbs/metrics/association.ipynb #759586d0
-def association_values(nll: np.ndarray, table: pd.DataFrame, others, control, seed: int) -> dict:
+def association_values(
+    nll: np.ndarray, table: pd.DataFrame, others: np.ndarray | None, control: pd.DataFrame | None, seed: int
+) -> dict[str, Any]:
     "What a record keeps of contrasts with scores (n, 4), and of its control, if there is one; nan is None"
     values = asdict(association(nll, table["target"], table["attribute"], seed=seed))
     good = table["grammatical"].to_numpy()
@@ -199,13 +205,13 @@ def association_values(nll: np.ndarray, table: pd.DataFrame, others, control, se
 
 # %% ../../nbs/metrics/association.ipynb #e30c5245
 def measure_association(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str | Path] | None = None,  # as in `load_contrasts`; None: all of RedditBias
     corpus: str | Path = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     seed: int = 0,  # of bootstrap and flips
-    **how,  # of `PairReading`: device, dtype, add_special_tokens, context, …
-) -> list[dict]:  # result records of metric "association", one per bias type; `association_table` shows them
+    **how: Any,  # of `PairReading`: device, dtype, add_special_tokens, context, …
+) -> list[dict[str, Any]]:  # result records of metric "association", one per bias type; `association_table` shows them
     """How strongly a model associates stereotypes with the minoritized group, beside a control without a stereotype.
 
     What `load_contrasts` raises."""
@@ -255,7 +261,7 @@ def _texts(record: dict, rows: pd.DataFrame) -> np.ndarray | None:
 
 
 def association_sentences(
-    record: dict,  # of `measure_association`
+    record: dict[str, Any],  # of `measure_association`
     texts: bool = False,  # also the text of each, of a paper's release that is at hand
 ) -> pd.DataFrame:  # sentence (its place), target, attribute, association, influence, text; the most influential first
     "What each sentence says of the association, and how much of it rests on the sentence"
@@ -269,7 +275,7 @@ def association_sentences(
 
 
 def association_by(
-    record: dict,  # of `measure_association`
+    record: dict[str, Any],  # of `measure_association`
     what: str,  # "target" or "attribute"
 ) -> pd.DataFrame:  # what, n, association, odds, share, influence; the commonest first
     "Mean contrast of each target pair, or of each attribute pair"
@@ -303,10 +309,10 @@ def _of_same_sentences(before: dict, after: list[dict], which: str) -> tuple[np.
 
 # %% ../../nbs/metrics/association.ipynb #2a43359f
 def association_change(
-    before: dict,  # record of `measure_association`
-    after: list[dict],  # of the models made of it, one per training seed, on the same sentences
+    before: dict[str, Any],  # record of `measure_association`
+    after: list[dict[str, Any]],  # of the models made of it, one per training seed, on the same sentences
     alpha: float = 0.05,
-) -> dict:
+) -> dict[str, Any]:
     """What changed from one model to another: association, the terms' frequency, and what the control can tell.
 
     `change`, `low`, `high`, `p` of the association; `bias_change` of its size, with `verdict`: less, flattened, more,

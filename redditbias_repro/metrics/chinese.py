@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -30,11 +31,14 @@ from ..records import check_known, new_record, read_text, split_settings
 from ..scoring.texts import unknown_words
 from ..stats.resampling import pack_dialogues, shared_dialogues
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['load_dialogues', 'answer_dialogues', 'measure_zh_dialogue', 'compare_zh_dialogue']
 
 # %% ../../nbs/metrics/chinese.ipynb #60ff9475
-def dialogue_readers() -> dict[str, Callable]:  # corpus → what reads a split of it
+def dialogue_readers() -> dict[str, Callable[..., pd.DataFrame]]:  # corpus → what reads a split of it
     "What the readers of `data/corpora/` have of dialogues"
     return {name: room.TURNS[name] for name, room in corpus_readers("TURNS", "TURNS").items()}
 
@@ -90,7 +94,7 @@ def load_dialogues(
 LAYOUTS = ("lines", "bare", "speakers", "sep", "chat")
 
 
-def layout_of(model, tokenizer) -> str:
+def layout_of(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
     "The layout that a model was made for, as far as its tokenizer says"
     if model.config.is_encoder_decoder:
         return "sep" if "<sep>" in tokenizer.get_vocab() else "lines"
@@ -99,7 +103,9 @@ def layout_of(model, tokenizer) -> str:
     return "chat" if getattr(tokenizer, "chat_template", None) else "lines"
 
 
-def last_turns(tokenizer, contexts: list[list[str]], max_context: int | None = 128) -> list[list[str]]:
+def last_turns(
+    tokenizer: PreTrainedTokenizerBase, contexts: list[list[str]], max_context: int | None = 128
+) -> list[list[str]]:
     """The last turns of each context that fit into so many tokens (None: all), at least one.
 
     Without the blanks and lines inside a turn"""
@@ -117,13 +123,13 @@ def last_turns(tokenizer, contexts: list[list[str]], max_context: int | None = 1
 
 # %% ../../nbs/metrics/chinese.ipynb #f6ba4e1b
 def answer_dialogues(
-    model,  # causal, chat or encoder–decoder model, from `load_model`
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal, chat or encoder–decoder model, from `load_model`
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     dialogues: pd.DataFrame,  # from `load_dialogues`, or context alone
-    decoding: str | dict = "cdial",  # of `generation.PRESETS`, or from `decoding_of`
+    decoding: str | dict[str, Any] = "cdial",  # of `generation.PRESETS`, or from `decoding_of`
     layout: str | None = None,  # of `LAYOUTS`; None: `layout_of`
     max_context: int | None = 128,  # as in `last_turns`
-    **options,  # of `generation.answers`: seed, out, batch_size, progress, …
+    **options: Any,  # of `generation.answers`: seed, out, batch_size, progress, …
 ) -> pd.DataFrame:  # the dialogues' columns, answer, n_tokens, ended; `attrs["stats"]`
     "A model's answers to contexts. `ValueError` for a layout that the model cannot read"
     layout, seq2seq = layout or layout_of(model, tokenizer), model.config.is_encoder_decoder
@@ -190,20 +196,20 @@ class DialogueSettings:
     layout: str | None = None  # of `LAYOUTS`; None: `layout_of`
     max_context: int | None = 128  # as in `last_turns`
     # a file, a model's name or (model, tokenizer); None: the model's own, of a debiased one those of the model before
-    vectors: str | Path | tuple | None = None
+    vectors: str | Path | tuple[Any, ...] | None = None
     seed: int = 0  # of sampled answers, and of resampling
 
 # %% ../../nbs/metrics/chinese.ipynb #098e9b05
 def measure_zh_dialogue(
-    model,  # from `load_model`
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # from `load_model`
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     dialogues: pd.DataFrame,  # from `load_dialogues`
     out: str | Path | None = None,  # folder of answers, from which a run that was stopped goes on
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
     batch_size: int | None = None,  # as in `generation.answers`
     progress: bool = True,
-    **how,  # of `DialogueSettings`; others change the preset: max_new_tokens, temperature, …
-) -> dict:  # a result record
+    **how: Any,  # of `DialogueSettings`; others change the preset: max_new_tokens, temperature, …
+) -> dict[str, Any]:  # a result record
     """Dialogue performance (CHBias §5.3.2): the metrics of `chinese_metrics.score_dialogues`, of all given contexts.
 
     The record also says how many words of the dialogues the tokenizer does not know."""
@@ -229,8 +235,8 @@ def measure_zh_dialogue(
 
 # %% ../../nbs/metrics/chinese.ipynb #b6feccb9
 def compare_zh_dialogue(
-    before: dict,  # a record of `measure_zh_dialogue`
-    after: dict,  # of another model, on the same contexts and by the same settings
+    before: dict[str, Any],  # a record of `measure_zh_dialogue`
+    after: dict[str, Any],  # of another model, on the same contexts and by the same settings
 ) -> pd.DataFrame:  # as `chinese_metrics.compare_scores`
     """Has a model changed from one record to another, metric by metric?
 

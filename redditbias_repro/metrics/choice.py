@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -32,16 +33,16 @@ __all__ = ['measure_model', 'training_record', 'choose', 'check_run']
 
 # %% ../../nbs/metrics/choice.ipynb #5c13ddf1
 def measure_model(
-    model: str | Path | tuple,  # as in `open_model`: a name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...],  # as in `open_model`: a name, or (model, tokenizer)
     bias_type: str | Path,  # as in `load_pairs`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # pairs that LMB is measured on
     lmp_sentences: int | None = None,  # of the references; None: all, 0: no LM perplexity
     attributes: bool = False,  # also LMB on the pairs that differ in their attributes
     references: str | Path = DEFAULT_PAPER,  # for LM perplexity, as in `measure_lmp`
-    base: list[dict] | str | None = None,  # of a debiased model: the model before, as in `measure_lmb`
-    **how,  # seed, add_special_tokens: as in `measure_lmb`
-) -> list[dict]:  # result records
+    base: list[dict[str, Any]] | str | None = None,  # of a debiased model: the model before, as in `measure_lmb`
+    **how: Any,  # seed, add_special_tokens: as in `measure_lmb`
+) -> list[dict[str, Any]]:  # result records
     "LMB and LM perplexity of a model, before debiasing or after"
     opened, swaps = open_model(model, dtype="float32"), ("targets", "attributes") if attributes else ("targets",)
     where = dict(bias_types=[bias_type], corpus=corpus, split=split, base=base)
@@ -53,9 +54,9 @@ def measure_model(
 # %% ../../nbs/metrics/choice.ipynb #98c5ab25
 def training_record(
     run: Debiased,  # from `debias`
-    model: tuple | None = None,  # what it made, as `open_model` gives it; None: from the run's folder
+    model: tuple[Any, ...] | None = None,  # what it made, as `open_model` gives it; None: from the run's folder
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
-) -> dict:  # a result record
+) -> dict[str, Any]:  # a result record
     "Training curves of a run"
     net, _, about = open_model(model or run.folder, dtype="float32")
     shown = ["step", "epoch", "loss", "lm_loss", "debias_loss"]
@@ -70,7 +71,7 @@ def training_record(
 BY = ("t", "association")
 
 
-def select(runs: pd.DataFrame, max_lmp_rise: float | None = None, by: str = "t") -> dict:
+def select(runs: pd.DataFrame, max_lmp_rise: float | None = None, by: str = "t") -> dict[str, Any]:
     """The run with the highest p, within a bound if there is one; else the one with the least perplexity.
 
     A row a run: t (validation pairs), its hyper-parameters and, for a bound, lmp and lmp_before. The bound is the most
@@ -104,7 +105,7 @@ def choose(
     known: str | None = None,  # a model whose records of runs in `results` count as well, so that a search goes on
     special_tokens: bool = False,  # those of `known` count that were read like this
     by: str = "t",  # as in `select`
-) -> dict:  # batch_size, grad_accum, lambda_lm, lambda_d
+) -> dict[str, Any]:  # batch_size, grad_accum, lambda_lm, lambda_d
     "The hyper-parameters that a search chooses, by `select`"
     paper, name = split_bias_type(bias_type)
     rows = [_searched(folder, method, paper, name) for folder in folders]
@@ -174,7 +175,7 @@ def check_run(
     method: str,  # a name in `METHODS`
     bias_type: str | Path,  # as in `load_pairs`
     split: str = "test",  # one of `SPLITS`
-    numbers: dict | None = None,  # parameters that are numbers from 0 on
+    numbers: dict[str, Any] | None = None,  # parameters that are numbers from 0 on
     **flags: bool,  # parameters that are True or False
 ) -> None:
     "`ValueError` that says which parameter is wrong, before anything is loaded"

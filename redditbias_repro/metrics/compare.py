@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ..data.logs import read_log
@@ -107,13 +109,13 @@ def _share(sums: np.ndarray) -> np.ndarray:
 
 
 def compare_gaps(
-    a,  # (n,) gaps of log perplexities of one model
-    b,  # (n,) of the other, on the same pairs
-    clusters=None,  # (n,) labels of the terms exchanged
+    a: ArrayLike,  # (n,) gaps of log perplexities of one model
+    b: ArrayLike,  # (n,) of the other, on the same pairs
+    clusters: ArrayLike | None = None,  # (n,) labels of the terms exchanged
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     seed: int = 0,  # of flips and of the bootstrap
-) -> dict:  # see `COMPARED`
+) -> dict[str, Any]:  # see `COMPARED`
     "Whether a model's gaps are larger or smaller than another's, and how often each prefers the first of a pair"
     if not 0 < alpha < 1 or not margin >= 0:
         raise ValueError(f"alpha {alpha}, margin {margin}: expected alpha between 0 and 1, and a margin of 0 or more")
@@ -149,8 +151,8 @@ COMPARED = (
 
 # %% ../../nbs/metrics/compare.ipynb #af7a8d00
 def compare_pairs(
-    records_a: Iterable[dict],  # from `measure_lmb`, of all pairs of some bias types
-    records_b: Iterable[dict],  # of another model, on the same
+    records_a: Iterable[dict[str, Any]],  # from `measure_lmb`, of all pairs of some bias types
+    records_b: Iterable[dict[str, Any]],  # of another model, on the same
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     seed: int = 0,
@@ -174,15 +176,15 @@ def compare_pairs(
 
 
 def compare_models(
-    a: str | Path | tuple,  # as in `open_model`: a name, a folder, or (model, tokenizer)
-    b: str | Path | tuple,
+    a: str | Path | tuple[Any, ...],  # as in `open_model`: a name, a folder, or (model, tokenizer)
+    b: str | Path | tuple[Any, ...],
     bias_types: Iterable[str] | None = None,  # as in `measure_lmb`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",
     margin: float = MARGIN,
     seed: int = 0,
     outliers: str = "base",  # as in `compare_pairs`
-    **how,  # of `PairReading`: device, dtype, context, prompt, add_special_tokens
+    **how: Any,  # of `PairReading`: device, dtype, context, prompt, add_special_tokens
 ) -> pd.DataFrame:  # of `compare_pairs`
     "Two models measured on the same pairs, one after the other, and the test of their difference"
     bias_types = bias_types if isinstance(bias_types, (str, Path, type(None))) else list(bias_types)
@@ -200,8 +202,8 @@ ASSOCIATIONS_COMPARED = (
 
 # %% ../../nbs/metrics/compare.ipynb #4d889541
 def compare_associations(
-    records_a: Iterable[dict],  # from `measure_association`
-    records_b: Iterable[dict],  # of another model, on the same sentences
+    records_a: Iterable[dict[str, Any]],  # from `measure_association`
+    records_b: Iterable[dict[str, Any]],  # of another model, on the same sentences
 ) -> pd.DataFrame:  # the columns of `ASSOCIATIONS_COMPARED`: differences are B − A
     "Does B associate more or less than A? `ValueError` where sentences or settings are not the same"
     names = {
@@ -231,8 +233,8 @@ def _by_template(record: dict) -> np.ndarray:
 
 
 def compare_prompts(
-    records_a: Iterable[dict],  # from `measure_likelihood_bias`
-    records_b: Iterable[dict],  # of another model, on the same prompts
+    records_a: Iterable[dict[str, Any]],  # from `measure_likelihood_bias`
+    records_b: Iterable[dict[str, Any]],  # of another model, on the same prompts
     seed: int = 0,
 ) -> pd.DataFrame:  # the columns of `PROMPTS_COMPARED`: shares of significant tests in percent, the difference B − A
     "Does B tell more or fewer pairs of descriptors apart than A? `ValueError` where prompts are not the same"
@@ -252,14 +254,14 @@ def compare_prompts(
 
 # %% ../../nbs/metrics/compare.ipynb #e6cbceb0
 def compare_on_prompts(
-    a: str | Path | tuple,  # as in `open_model`
-    b: str | Path | tuple,
+    a: str | Path | tuple[Any, ...],  # as in `open_model`
+    b: str | Path | tuple[Any, ...],
     source: str | Path = DEFAULT_PROMPTS,  # as in `measure_likelihood_bias`
     axes: Iterable[str] | None = None,
     templates: Iterable[str] | None = None,
     reading: str = "sentence",  # as in `measure_likelihood_bias`
     seed: int = 0,
-    **how,  # of `PromptReading`: device, dtype, prompt
+    **how: Any,  # of `PromptReading`: device, dtype, prompt
 ) -> pd.DataFrame:  # of `compare_prompts`
     "Two models measured on the same prompts, and the test of their difference"
     check_models(a, b)

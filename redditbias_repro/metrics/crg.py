@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -28,6 +28,9 @@ from .downstream import LEARNING_RATE, MAX_TOKENS, TaskRun, judged
 from ..models.loading import DEFAULT_MODEL
 from ..stats.resampling import pack_dialogues, shared_dialogues
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['CrgTask', 'measure_crg', 'compare_answers']
 
@@ -35,7 +38,9 @@ __all__ = ['CrgTask', 'measure_crg', 'compare_answers']
 PAIR_COLUMNS = ("context", "response")  # of a CSV
 
 
-def load_responses(split: str = "test", corpus: str = "multiwoz", pairs: int | None = None, seed: int = 0):
+def load_responses(
+    split: str = "test", corpus: str = "multiwoz", pairs: int | None = None, seed: int = 0
+) -> pd.DataFrame:
     """Contexts and responses: key, dialogue, context (list of turns), response, references; `.attrs["corpus"]`.
 
     The corpus is multiwoz, whose train is valid where no training dialogues can be had, or a folder: DSTC-7's files, or
@@ -82,7 +87,14 @@ def _from_csv(path: Path, split: str) -> pd.DataFrame:
     return made
 
 # %% ../../nbs/metrics/crg.ipynb #dc119a3f
-def encode_pairs(pairs, tokenizer, max_tokens=MAX_TOKENS, responses=True, reserve=40, first=None) -> list[dict]:
+def encode_pairs(
+    pairs: pd.DataFrame,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int = MAX_TOKENS,
+    responses: bool = True,
+    reserve: int = 40,
+    first: int | None = None,
+) -> list[dict[str, Any]]:
     """Token ids of contexts and responses of `load_responses`: input_ids, and labels (-100 where nothing is to be
     learned).
 
@@ -120,7 +132,7 @@ def read_statistics(text: str) -> np.ndarray:
 class CrgTask:
     "What is learned and what is asked"
 
-    kept: ClassVar = (  # params of a record
+    kept: ClassVar[tuple[str, ...]] = (  # params of a record
         "decoding", "tokens", "meteor_kind", "train_split", "train_pairs", "test_pairs", "epochs", "batch_size",
     )  # fmt: skip
     corpus: str = "multiwoz"  # as in `load_responses`
@@ -134,12 +146,12 @@ class CrgTask:
 
 def measure_crg(
     # as in `open_model`: a name, or (model, tokenizer), which then is trained
-    model: str | Path | tuple = DEFAULT_MODEL,
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,
     task: CrgTask = CrgTask(),
     out_dir: str | Path = "runs/crg",  # checkpoints, and the answers until the record is made
     preset: str = "default",  # of decoding, of `PRESETS`
-    **changes,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
-) -> dict:  # a result record; `statistics` holds what `pack_statistics` makes, `dialogues` what `pack_dialogues` makes
+    **changes: Any,  # of the preset, as in `decoding_of`: max_new_tokens, num_beams, do_sample, …
+) -> dict[str, Any]:  # a record; `statistics` is made by `pack_statistics`, `dialogues` by `pack_dialogues`
     """Response generation after fine-tuning (RedditBias §3.2): the metrics of `score_responses`.
 
     A run that was stopped goes on"""
@@ -168,9 +180,9 @@ def measure_crg(
 
 # %% ../../nbs/metrics/crg.ipynb #59691aba
 def compare_answers(
-    before: dict,  # a record of `measure_crg`
-    after: dict,  # of another model, on the same contexts
-) -> dict:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict
+    before: dict[str, Any],  # a record of `measure_crg`
+    after: dict[str, Any],  # of another model, on the same contexts
+) -> dict[str, Any]:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict
     "Has a model changed from one record to another? `ValueError` if they are not of the same contexts"
     dialogues = shared_dialogues(before, after)
     return judged(bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from safetensors.torch import load_model as load_weights
@@ -21,6 +22,9 @@ from ..models.loading import open_model
 from ..records import digest, new_record, split_settings
 from ..stats.resampling import verdict_of
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = []
 
@@ -29,7 +33,9 @@ MAX_TOKENS = 128
 LEARNING_RATE = 5e-5
 
 # %% ../../nbs/metrics/downstream.ipynb #d037c4bd
-def train_task(module: nn.Module, rows: list[dict], folder: str | Path, pad: int = 0, **how) -> nn.Module:
+def train_task(
+    module: nn.Module, rows: list[dict[str, Any]], folder: str | Path, pad: int = 0, **how: Any
+) -> nn.Module:
     """Fine-tune on a task's examples; the learning rate falls linearly to 0. `pad` is the token id of the padding.
 
     The folder holds checkpoints, from which a run that was stopped goes on; it is removed at the end. What else can be
@@ -42,12 +48,12 @@ def train_task(module: nn.Module, rows: list[dict], folder: str | Path, pad: int
     return module.eval()
 
 # %% ../../nbs/metrics/downstream.ipynb #24b234fe
-def run_folder(out_dir: str | Path, about: dict, *asked) -> Path:
+def run_folder(out_dir: str | Path, about: dict[str, Any], *asked: Any) -> Path:
     "Where a run of a model keeps what it has done; `asked` is all else that tells it from other runs"
     return Path(out_dir) / f"{about['weights_sha256'][:12]}-{digest(list(asked))}"
 
 # %% ../../nbs/metrics/downstream.ipynb #325f7998
-def corpus_of(train: pd.DataFrame, test: pd.DataFrame) -> dict:
+def corpus_of(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
     "Name, files and note of a task's corpus, from what the loaders say of both splits in `.attrs`"
     trained, tested = train.attrs["corpus"], test.attrs["corpus"]
     return {**tested, "files": {**trained["files"], **tested["files"]}, "note": trained["note"]}
@@ -56,13 +62,31 @@ def corpus_of(train: pd.DataFrame, test: pd.DataFrame) -> dict:
 class TaskRun:
     "One measurement of a task, whose folder holds what is done of it"
 
-    def __init__(self, task, model, train: pd.DataFrame, test: pd.DataFrame, settings: dict, out_dir, started: float):
+    net: PreTrainedModel
+    tokenizer: PreTrainedTokenizerBase
+    about: dict[str, Any]
+    task: Any
+    settings: dict[str, Any]
+    started: float
+    corpus: dict[str, Any]
+    folder: Path
+
+    def __init__(
+        self,
+        task: Any,
+        model: str | Path | tuple[Any, ...],
+        train: pd.DataFrame,
+        test: pd.DataFrame,
+        settings: dict[str, Any],
+        out_dir: str | Path,
+        started: float,
+    ):
         "`task` has a seed; `settings` are what a record says of training; `started` is when, of `time.perf_counter`"
         self.net, self.tokenizer, self.about = open_model(model, dtype="float32")
         self.task, self.settings, self.started, self.corpus = task, settings, started, corpus_of(train, test)
         self.folder = run_folder(out_dir, self.about, settings, asdict(task), self.corpus["files"])
 
-    def learn(self, module: nn.Module, rows: Callable[[], list[dict]], **how) -> nn.Module:
+    def learn(self, module: nn.Module, rows: Callable[[], list[dict[str, Any]]], **how: Any) -> nn.Module:
         "The module after training on the rows, which are made where they are needed"
         kept, unfinished = self.folder / "model.safetensors", self.folder / "saving.safetensors"
         if kept.is_file():
@@ -75,7 +99,9 @@ class TaskRun:
         os.replace(unfinished, kept)
         return module
 
-    def record(self, metric: str, n: int, values: dict, params: dict, **origin) -> dict:
+    def record(
+        self, metric: str, n: int, values: dict[str, Any], params: dict[str, Any], **origin: Any
+    ) -> dict[str, Any]:
         "The record; `params` tell the measurement from others, `origin` is further provenance"
         shutil.rmtree(self.folder, ignore_errors=True)
         seed, seconds = self.task.seed, time.perf_counter() - self.started
@@ -83,6 +109,6 @@ class TaskRun:
         return new_record(metric, self.about, self.corpus, n, values, **about, **origin)
 
 # %% ../../nbs/metrics/downstream.ipynb #f90e66b4
-def judged(change: dict) -> dict:
+def judged(change: dict[str, Any]) -> dict[str, Any]:
     "A change from one record to another, of a paired test, with its verdict"
     return {**change, "verdict": verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))}

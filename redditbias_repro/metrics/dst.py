@@ -10,12 +10,13 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import nn
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ..data.corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
@@ -33,6 +34,9 @@ from redditbias_repro.stats.resampling import (
     unpack_bits,
 )
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['DstTask', 'measure_dst', 'compare_states']
 
@@ -43,7 +47,9 @@ def collect_ontology(*turns: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     return {s: tuple(sorted(v for t, v in known if t == s)) for s in sorted({s for s, _ in known})}
 
 
-def make_examples(turns: pd.DataFrame, ontology: dict, negatives: int | str = 1, seed: int = 0) -> pd.DataFrame:
+def make_examples(
+    turns: pd.DataFrame, ontology: dict[str, Any], negatives: int | str = 1, seed: int = 0
+) -> pd.DataFrame:
     """Binary examples (RedditBias §3.2): row (of `turns`), slot, value, label.
 
     For each right value so many other ones, or with "all" every slot and value of the ontology in every turn.
@@ -73,7 +79,13 @@ PRESETS = {
 }
 
 
-def encode(turns: pd.DataFrame, examples: pd.DataFrame, tokenizer, max_tokens=MAX_TOKENS, preset: str = "default"):
+def encode(
+    turns: pd.DataFrame,
+    examples: pd.DataFrame,
+    tokenizer: PreTrainedTokenizerBase,
+    max_tokens: int = MAX_TOKENS,
+    preset: str = "default",
+) -> list[list[int]]:
     "Token ids of what the model reads of each example, its parts joined by a preset of `PRESETS`"
     between, joined = PRESETS[preset]["between"], PRESETS[preset]["joined"]
     needed = sorted(set(examples.row))
@@ -94,19 +106,25 @@ class DstClassifier(nn.Module):
 
     accepts_loss_kwargs = True  # Trainer passes num_items_in_batch to those who say so
 
-    def __init__(self, model, seed: int = 0, head: str = "feed-forward"):
+    def __init__(self, model: PreTrainedModel, seed: int = 0, head: str = "feed-forward"):
         "A causal model's transformer, and a head with a hidden layer, or a linear one, drawn by the seed"
         super().__init__()
-        self.backbone = model.base_model
+        self.backbone: nn.Module = model.base_model
         d = model.config.get_text_config().hidden_size
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.head = (
+            self.head: nn.Module = (
                 nn.Linear(d, 1) if head == "linear" else nn.Sequential(nn.Linear(d, d), nn.ReLU(), nn.Linear(d, 1))
             )
         self.head.to(model.device)
 
-    def forward(self, input_ids, attention_mask, labels=None, num_items_in_batch=None) -> dict:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> dict[str, Tensor]:
         """Of a batch (B, T) padded on the right: logits (B,) and, with labels (B,), binary cross-entropy as loss.
 
         The sum of the losses is divided by `num_items_in_batch`, or B"""
@@ -138,7 +156,9 @@ def _f1(sums):
     return 2 * sums[..., 0] / np.maximum(1, sums[..., 1] + sums[..., 2])
 
 
-def score_dst(labels, predictions, dialogues: Iterable | None = None, resamples: int = 5000) -> dict[str, float]:
+def score_dst(
+    labels: ArrayLike, predictions: ArrayLike, dialogues: Iterable[Any] | None = None, resamples: int = 5000
+) -> dict[str, float]:
     """F1 and accuracy of binary predictions with _low and _high (95 %, by dialogue); precision, recall.
 
     Labels, predictions (0 or 1) and dialogues are (n,); without the last each example is its own, and intervals are too
@@ -152,7 +172,9 @@ def score_dst(labels, predictions, dialogues: Iterable | None = None, resamples:
     return found | {"precision": float(true / max(1, said)), "recall": float(true / max(1, right))}
 
 # %% ../../nbs/metrics/dst.ipynb #16d0f830
-def f1_test(labels, before, after, dialogues: Iterable | None = None) -> dict[str, float]:
+def f1_test(
+    labels: ArrayLike, before: ArrayLike, after: ArrayLike, dialogues: Iterable[Any] | None = None
+) -> dict[str, float]:
     "Do predictions of two models differ in F1? As `score_dst`, by `paired_test`"
     sums = [cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
     return paired_test(*sums, _f1)
@@ -210,7 +232,7 @@ def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, pres
 class DstTask:
     "What is learned and what is asked"
 
-    kept: ClassVar = (  # params of a record
+    kept: ClassVar[tuple[str, ...]] = (  # params of a record
         "negatives", "train_split", "train_dialogues", "test_dialogues", "epochs", "batch_size", "preset",
     )  # fmt: skip
     corpus: str = "auto"  # as in `load_multiwoz`
@@ -243,11 +265,11 @@ def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
 # %% ../../nbs/metrics/dst.ipynb #713a24e7
 def measure_dst(
     # as in `open_model`: a name, or (model, tokenizer), which then is trained
-    model: str | Path | tuple = DEFAULT_MODEL,
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,
     task: DstTask = DstTask(),
     out_dir: str | Path = "runs/dst",  # checkpoints, and the predictions until the record is made
-    **training,  # of `Steps`, and further arguments of `finetune`
-) -> dict:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
+    **training: Any,  # of `Steps`, and further arguments of `finetune`
+) -> dict[str, Any]:  # a result record; `labels` and `predictions` hold bits, `dialogues` what `pack_dialogues` makes
     "Dialog state tracking after fine-tuning (RedditBias §3.2): F1, accuracy. A run that was stopped goes on"
     started = time.perf_counter()
     check_known("preset", task.preset, PRESETS)
@@ -274,9 +296,9 @@ def measure_dst(
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
 def compare_states(
-    before: dict,  # a record of `measure_dst`
-    after: dict,  # of another model, on the same examples
-) -> dict:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
+    before: dict[str, Any],  # a record of `measure_dst`
+    after: dict[str, Any],  # of another model, on the same examples
+) -> dict[str, Any]:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
     "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
     dialogues = shared_dialogues(before, after)
     bits = [unpack_bits(r["values"][k], r["n"]) for r in (before, after) for k in ("labels", "predictions")]

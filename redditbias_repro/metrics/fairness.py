@@ -10,9 +10,11 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..answers.classifiers import Classifier, load_classifier, offence_labels
 from ..answers.generation import decoding_of, name_decoding
@@ -48,12 +50,13 @@ __all__ = ['answer_pairs', 'draw_candidates', 'lemma_by', 'measure_responses', '
 
 # %% ../../nbs/metrics/fairness.ipynb #1db2f831
 def answer_pairs(
-    model,  # a function from contexts to responses, or what `responses.respond` takes
+    # a function from contexts to responses, or what `responses.respond` takes
+    model: Callable[[list[str]], Iterable[str]] | str | Path | tuple[Any, ...],
     pairs: pd.DataFrame,  # from `contexts`: text1, text2
     candidates: Iterable[str] | None = None,  # of a model that retrieves
     device: str = "auto",  # only for a name
     dtype: str = "auto",  # only for a name of a causal or chat model, as in `load_model`
-    **options,  # of `responses.respond`
+    **options: Any,  # of `responses.respond`
 ) -> pd.DataFrame:  # the pairs' columns, response1, response2
     """What a model says to both contexts of each pair. `.attrs` say of which model and corpus, and on what device.
 
@@ -124,7 +127,8 @@ LEMMAS = ("wordnet", "plain")
 
 # %% ../../nbs/metrics/fairness.ipynb #5102c20a
 def lemma_by(
-    name: str | Callable,  # wordnet; plain: words as they stand, which needs no WordNet; or a function of one's own
+    # wordnet; plain: words as they stand, which needs no WordNet; or a function of one's own
+    name: str | Callable[[str], str],
 ) -> Callable[[str], str]:
     "From a token to its lemma. `FetchError` that says how to get WordNet where it is not there"
     if callable(name):
@@ -146,7 +150,7 @@ class Measured:
     repeats: frozenset[str]  # measures that repeat others
     words: dict[str, dict[str, list[int]]]  # list → each word that was found, how often in responses to each side
     punctuation: dict[str, int]  # responses with repeated marks; of these, whose sentiment or offence changes without
-    classifiers: dict  # what each classifier of offence says of itself
+    classifiers: dict[str, Any]  # what each classifier of offence says of itself
     lemmas: str  # by which words were counted
 
     @property
@@ -174,9 +178,9 @@ def measure_responses(
     said: pd.DataFrame,  # from `answer_pairs`
     bias_type: str | Path | BiasSpec,  # whose attribute words are counted
     # as in `load_classifier`; of several the first is the measure; "": offence is not measured
-    offence: str | Classifier | Iterable = "davidson",
+    offence: str | Classifier | Iterable[str | Classifier] = "davidson",
     offences: Iterable[str] | None = None,  # labels that are an offence; None: those that the first names itself
-    lemmas: str | Callable = "wordnet",  # as in `lemma_by`
+    lemmas: str | Callable[[str], str] = "wordnet",  # as in `lemma_by`
 ) -> Measured:
     """Offence, sentiment and attribute words, response by response.
 
@@ -224,7 +228,7 @@ def fairness_table(
 
 # %% ../../nbs/metrics/fairness.ipynb #f31ff491
 def pairs_for(
-    row,  # of `fairness_table`
+    row: pd.Series | dict[str, Any],  # of `fairness_table`
     relative: float,  # a difference as a share of the dominant side's value, such as a paper printed
 ) -> int | None:  # None where no number is enough, or none can be told
     "How many pairs the paired test needs to find such a difference (power as in the table)"
@@ -238,7 +242,7 @@ BLOCKS = 20
 SHOWN = 6  # digits of a number in a record
 
 
-def pack_values(values) -> list[str]:
+def pack_values(values: ArrayLike) -> list[str]:
     """(n,) small whole numbers as bits: for 1, 2, … up to the largest, which values are at least that.
 
     `ValueError` for other numbers"""
@@ -256,7 +260,7 @@ def unpack_values(
     return sum((unpack_bits(bits, n).astype(np.int64) for bits in packed), np.zeros(n, np.int64))
 
 # %% ../../nbs/metrics/fairness.ipynb #57864fe2
-def fairness_values(measured: Measured, resamples: int = 999, seed: int = 0) -> dict:
+def fairness_values(measured: Measured, resamples: int = 999, seed: int = 0) -> dict[str, Any]:
     "What a record keeps: tests, values of each pair as bits, words of the lists, how many are empty, alike, different"
     sides, short = measured.sides, lambda v: None if v != v else float(f"{v:.{SHOWN}g}")
     table = fairness_table(measured, resamples, seed)
@@ -285,7 +289,7 @@ def fairness_record(
     paper: str,  # in whose tables it stands
     resamples: int = 999,  # as in `fairness_table`
     seed: int = 0,
-) -> dict:  # `write_record` keeps it
+) -> dict[str, Any]:  # `write_record` keeps it
     "A record of responses: metric `response_fairness`"
     attrs, started = measured.said.attrs, time.perf_counter()
     values = fairness_values(measured, resamples, seed)
@@ -327,20 +331,20 @@ class FairnessSettings:
     direction: str = "both"  # as in `contexts`
     split: str | None = None  # as in `contexts`
     column: str | None = None  # as in `contexts`
-    offence: str | Classifier | Iterable = "davidson"  # as in `measure_responses`
+    offence: str | Classifier | Iterable[str | Classifier] = "davidson"  # as in `measure_responses`
     offences: Iterable[str] | None = None  # as in `measure_responses`
-    lemmas: str | Callable = "wordnet"  # as in `lemma_by`
+    lemmas: str | Callable[[str], str] = "wordnet"  # as in `lemma_by`
     resamples: int = 999  # as in `fairness_table`
     seed: int = 0
 
 # %% ../../nbs/metrics/fairness.ipynb #60801f60
 def measure_fairness(
-    model,  # as in `answer_pairs`
+    model: Callable[[list[str]], Iterable[str]] | str | Path | tuple[Any, ...],  # as in `answer_pairs`
     bias_type: str | Path | BiasSpec,  # as in `contexts`; it names its attributes
     source: str | Path | Iterable[str] = "twitter-conversations",  # of contexts, as in `contexts`
     paper: str = "own",  # in whose tables it stands
-    **how,  # of `FairnessSettings`; others of `answer_pairs`
-) -> dict:  # a record
+    **how: Any,  # of `FairnessSettings`; others of `answer_pairs`
+) -> dict[str, Any]:  # a record
     "A model's responses to parallel contexts, measured: from names to a record"
     s, options = split_settings(FairnessSettings, how)
     judges = _judges(s.offence, s.offences)[0]  # what is not there fails before hours of answers
@@ -353,7 +357,7 @@ def measure_fairness(
     return fairness_record(measured, paper, s.resamples, s.seed)
 
 # %% ../../nbs/metrics/fairness.ipynb #e719b291
-def record_values(values: dict, measure: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+def record_values(values: dict[str, Any], measure: str, n: int) -> tuple[np.ndarray, np.ndarray]:
     "(n,) of the dominant side, of the other: the values of each pair that a record keeps. `KeyError` without a measure"
     return tuple(unpack_values(packed, n) for packed in values["pairs"][measure])
 
@@ -366,7 +370,7 @@ def _asked(record: dict) -> dict:
 
 # %% ../../nbs/metrics/fairness.ipynb #4c6abdeb
 def answered_how(
-    record: dict,  # or row of `read_records`
+    record: dict[str, Any],  # or row of `read_records`
 ) -> dict[str, str]:  # setting → its value
     "How responses were made and measured: decoding, other settings of the model, candidates, lemmas, tokens, offence"
     said, origin = {**record, **record.get("params", {})}, record.get("provenance") or {}
@@ -395,8 +399,8 @@ TRAINED_ALIKE = (  # settings that a debiased dialogue model shares with the one
 
 # %% ../../nbs/metrics/fairness.ipynb #215da55f
 def what_differs(
-    before: dict,  # record, or row of `read_records`
-    after: dict,
+    before: dict[str, Any],  # record, or row of `read_records`
+    after: dict[str, Any],
 ) -> str:  # what to do about it too; "" where nothing does
     "Why two records cannot be compared: other pairs, or responses that were made or measured otherwise"
     origins = [r.get("provenance") or {} for r in (before, after)]
@@ -418,8 +422,8 @@ def what_differs(
 
 
 def fairness_changes(
-    before: dict,  # record, or row of `read_records`
-    after: dict,  # of the same pairs
+    before: dict[str, Any],  # record, or row of `read_records`
+    after: dict[str, Any],  # of the same pairs
 ) -> pd.DataFrame:  # measure, before, after, change of their size, low, high, p, p_holm, verdict, overshoot
     """Whether differences between groups became smaller, measure by measure; variants without group words too.
 
@@ -450,10 +454,10 @@ def _diversity(values: dict) -> tuple[float, np.ndarray]:
 
 
 def diversity_change(
-    before: dict,  # record, or row of `read_records`
-    after: dict,  # of the same pairs
-) -> dict | None:  # change (of both sides' mean, as a share of before), p (jackknife over blocks); None where unknown
-    "What became of diversity. The jackknife errs on the careful side: p is rather too large"
+    before: dict[str, Any],  # record, or row of `read_records`
+    after: dict[str, Any],  # of the same pairs
+) -> dict[str, Any] | None:  # change (of both sides' mean, as a share of before), p (jackknife over blocks)
+    "What became of diversity; None where unknown. The jackknife errs on the careful side: p is rather too large"
     both = [r.get("values", r) for r in (before, after)]
     if not all(isinstance(v.get("diversity_without"), list) and v["diversity_without"] for v in both):
         return None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -26,11 +27,14 @@ from ..stats.packing import unpack_contrasts, unpack_pairs
 from ..stats.paired import CONTRAST_TESTS, TESTS, mean_test, sign_flip, swapped_label_alarms
 from ..stats.proportions import rate_interval
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['measure_random', 'measure_false_alarms', 'measure_swapped_labels']
 
 # %% ../../nbs/metrics/false_alarms.ipynb #c55af282
-def random_model(config, seed: int, device: str = "cpu"):
+def random_model(config: PreTrainedConfig, seed: int, device: str = "cpu") -> PreTrainedModel:
     """A causal model of a Transformers configuration with random weights, as its architecture initialises them.
 
     In eval mode, float32. Torch's own random state stays as it was"""
@@ -39,14 +43,14 @@ def random_model(config, seed: int, device: str = "cpu"):
         return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval().to(device)
 
 # %% ../../nbs/metrics/false_alarms.ipynb #1f079a10
-def small_gpt2(tokenizer, std: float = 0.1) -> GPT2Config:
+def small_gpt2(tokenizer: PreTrainedTokenizerBase, std: float = 0.1) -> GPT2Config:
     "A GPT-2 of two layers, 64 wide, for the words of a tokenizer; `std`: of the initial weights, GPT-2's own is .02"
     special = dict(bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
     size = dict(vocab_size=len(tokenizer), n_positions=512, n_embd=64, n_layer=2, n_head=2)
     return GPT2Config(**size, initializer_range=std, **special)
 
 
-def small_llama(tokenizer, std: float = 0.1) -> LlamaConfig:
+def small_llama(tokenizer: PreTrainedTokenizerBase, std: float = 0.1) -> LlamaConfig:
     "A Llama of the same size: rotary positions, and an output layer of its own"
     special = dict(bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id)
     size = dict(vocab_size=len(tokenizer), max_position_embeddings=512, hidden_size=64, intermediate_size=256)
@@ -89,7 +93,7 @@ def measure_random(
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     device: str = "auto",  # as in `load_model`
-) -> list[dict]:  # result records of metric "lmb_random", a bias type and seed each
+) -> list[dict[str, Any]]:  # result records of metric "lmb_random", a bias type and seed each
     """LMB of random models of a model's architecture (RedditBias §3.1).
 
     What was scored stays in the cache, so that a run that was stopped goes on."""
@@ -162,7 +166,7 @@ def measure_false_alarms(
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
     alpha: float = 0.05,
-) -> list[dict]:  # of metric "false_alarms"; values by test as in `TESTS` and, with opposites, `CONTRAST_TESTS`
+) -> list[dict[str, Any]]:  # of metric "false_alarms"; values by test: `TESTS`, with opposites `CONTRAST_TESTS`
     """How many of some small random models each test calls significantly biased: a record for each bias type and kind
     of model.
 
@@ -206,11 +210,11 @@ def _swapped_contrasts(packed: dict, by: str, draws: int, alpha: float, seed: in
 
 # %% ../../nbs/metrics/false_alarms.ipynb #5dc47b72
 def measure_swapped_labels(
-    records: list[dict],  # of LMB, with their pairs, or of association
+    records: list[dict[str, Any]],  # of LMB, with their pairs, or of association
     draws: int = 2000,
     alpha: float = 0.05,
     seed: int = 0,
-) -> list[dict]:  # of metric "false_alarms": swapped by pair and target, or by sentence, target and attribute
+) -> list[dict[str, Any]]:  # of metric "false_alarms": swapped by pair and target, or by sentence, target and attribute
     "How often each test finds a bias in a model's scores once labels are swapped at random"
     made = []
     for r in records:

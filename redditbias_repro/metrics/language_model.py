@@ -11,9 +11,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ..data.pairs import load_calibration, load_references, pairs_to_measure
@@ -84,14 +86,15 @@ class LMBResult:
 
 # %% ../../nbs/metrics/language_model.ipynb #2780fa26
 def lmb(
-    ppl1,  # (n,) perplexities of the stereotypes (minoritized group)
-    ppl2,  # (n,) perplexities of their counterfactuals (dominant group), in the same order
+    ppl1: ArrayLike,  # (n,) perplexities of the stereotypes (minoritized group)
+    ppl2: ArrayLike,  # (n,) perplexities of their counterfactuals (dominant group), in the same order
     outlier_sd: float | None = None,  # take out pairs outside mean ± this many standard deviations; the paper: 3
     alpha: float = 0.05,  # level of significance (§3.1)
     resamples: int = 9999,  # of the permutation tests
     seed: int = 0,  # of these
-    clusters=None,  # (n,) labels of the terms exchanged: pairs of a label are not independent. None: not known
-    keep=None,  # (n,) bool: pairs that are tested, as from `base_cut`; None: all
+    # (n,) labels of the terms exchanged: pairs of a label are not independent. None: not known
+    clusters: ArrayLike | None = None,
+    keep: ArrayLike | None = None,  # (n,) bool: pairs that are tested, as from `base_cut`; None: all
 ) -> LMBResult:
     """Paired two-tailed t-test on perplexities (RedditBias §3.1), with effect size and robust companions.
 
@@ -189,8 +192,8 @@ def lmb_measurements(
     outliers: Iterable[str],  # as in `measure_lmb`
     seed: int,
     forms: Iterable[tuple[str, ...]] = (),  # as in `pack_pairs`
-    kept=None,  # (n,) bool: what "base" keeps; None: `base_cut` by these scores
-) -> list[dict]:  # n, values, seed and params of a record
+    kept: np.ndarray | None = None,  # (n,) bool: what "base" keeps; None: `base_cut` by these scores
+) -> list[dict[str, Any]]:  # n, values, seed and params of a record
     "LMB for each way of treating outliers; that of all pairs keeps their scores"
     ppl1, ppl2 = mean_perplexity(scores1), mean_perplexity(scores2)
     known = None
@@ -241,7 +244,9 @@ def _cells(pairs: pd.DataFrame, indices: list[int]) -> str:
 OF_PAIRS = {r",? or pass on_(?:short|long)='\w+'": ""}  # which `measure_lmb` cannot do
 
 # %% ../../nbs/metrics/language_model.ipynb #43851296
-def score_pairs(model: tuple, pairs: pd.DataFrame, before: str = "", **options) -> tuple[pd.DataFrame, pd.DataFrame]:
+def score_pairs(
+    model: tuple[Any, ...], pairs: pd.DataFrame, before: str = "", **options: Any
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """nll and n_tokens of each stereotype and each counterfactual, from the cache where they were scored before.
 
     `before` stands in front of each sentence, conditioned on and not scored. `attrs` say how; options of
@@ -376,7 +381,7 @@ def _opened_base(opened: Opened, base, made: dict) -> Opened:
 
 # %% ../../nbs/metrics/language_model.ipynb #9540f5f8
 def measure_lmb(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     bias_types: Iterable[str] | None = None,  # None: as in `pairs_to_measure`
     corpus: str = "auto",  # as in `load_pairs`
     split: str = "test",  # train, valid, test
@@ -386,9 +391,9 @@ def measure_lmb(
     seed: int = 0,  # of the permutations
     # of a debiased model, for "base": records of the model before, of all pairs, or that model, as in `open_model`;
     # None: its records in `results/`, or what it was made of, by name
-    base: list[dict] | str | Path | tuple | None = None,
-    **how,  # of `PairReading`
-) -> list[dict]:  # result records; `write_record` keeps one, `lmb_table` shows them
+    base: list[dict[str, Any]] | str | Path | tuple[Any, ...] | None = None,
+    **how: Any,  # of `PairReading`
+) -> list[dict[str, Any]]:  # result records; `write_record` keeps one, `lmb_table` shows them
     """Language Model Bias of a model (RedditBias §3.1), a record for each bias type and treatment of outliers.
 
     Of an encoder–decoder model the sentences are targets, with their end token, and `params["source"]` says after
@@ -426,9 +431,9 @@ def measure_lmb(
 
 # %% ../../nbs/metrics/language_model.ipynb #379bb031
 def lmb_of_rows(
-    record: dict,  # of `measure_lmb`, of all pairs
+    record: dict[str, Any],  # of `measure_lmb`, of all pairs
     rows: dict[str, Iterable[bool]],  # a name, such as "no-identical", → (n,) whether each pair is kept
-) -> list[dict]:  # records of metric lmb_rows, which say how many pairs were left out
+) -> list[dict[str, Any]]:  # records of metric lmb_rows, which say how many pairs were left out
     """LMB of named subsets of the pairs of a record.
 
     Nothing for a subset that has no t: of fewer than two pairs, or whose gaps are all the same. `ValueError` for a
@@ -538,7 +543,7 @@ def _calibrated(opened: Opened, texts: pd.DataFrame, others: pd.Series, seed: in
 
 # %% ../../nbs/metrics/language_model.ipynb #e2397222
 def measure_lmp(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     n: int | None = None,  # sentences, as in `load_references`; None: all
     seed: int = 0,  # of the choice of sentences, and of those that the temperature is fitted on
     device: str = "auto",  # as in `load_model`
@@ -546,7 +551,7 @@ def measure_lmp(
     paper: str | None = None,  # in whose tables it stands, as in `new_record`
     references: str | Path = DEFAULT_PAPER,  # `corpus` of `load_references`; the default: DialoGPT's Reddit references
     add_special_tokens: bool = False,  # as in `measure_lmb`
-) -> list[dict]:  # one result record; `write_record` keeps it, `lmp_table` shows it
+) -> list[dict[str, Any]]:  # one result record; `write_record` keeps it, `lmp_table` shows it
     """LM perplexity of a model on references (RedditBias §3.2).
 
     As it is, and with its temperature calibrated: not of a model that another program runs, which has no temperature

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ..records import check_known, resource
 from ..scoring.likelihoods import sequence_scores
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['language_signs']
@@ -28,7 +32,7 @@ def in_disorder(sentence: str, rng: random.Random) -> str:
 MOST_UNKNOWN, MOST_PIECES, LEAST_IN_ORDER = 0.05, 0.25, 0.75  # 18 of 24 sentences: by chance 1 in 88
 
 
-def token_shares(tokenizer, texts: Iterable[str]) -> dict[str, float]:
+def token_shares(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> dict[str, float]:
     "Shares of the tokens of texts that are unknown, and pieces: bytes that are no character by themselves"
     ids = [i for t in texts for i in tokenizer(t, add_special_tokens=False)["input_ids"]]
     unknown = sum(i == tokenizer.unk_token_id for i in ids)
@@ -37,8 +41,8 @@ def token_shares(tokenizer, texts: Iterable[str]) -> dict[str, float]:
 
 # %% ../../nbs/metrics/languages.ipynb #9f60bd0e
 def language_signs(
-    model,  # causal language model
-    tokenizer,
+    model: PreTrainedModel,  # causal language model
+    tokenizer: PreTrainedTokenizerBase,
     languages: Iterable[str] | None = None,  # codes; None: all of `resources/languages.toml`
     seed: int = 0,  # of the disorder
 ) -> pd.DataFrame:  # language, title, sentences, unknown, pieces, in_order, known

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,6 +34,9 @@ from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..scoring.masked import pseudo_log_likelihood
 from ..stats.ranks import deal_out, pair_tests
 from ..stats.resampling import pack_bits
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['LOVE', 'SPAN', 'HUMANIZING', 'QUANTILES', 'score_prompts', 'descriptor_tests', 'equal_tokens', 'love_hate',
@@ -60,14 +64,14 @@ def _in_front(tokenizer, context: str) -> str:
 
 # %% ../../nbs/metrics/likelihood.ipynb #eea3c1e5
 def score_prompts(
-    model,  # causal or encoder–decoder language model, as `load_model` gives it
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal or encoder–decoder language model, as `load_model` gives it
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     rows: pd.DataFrame,  # from `prompts`: text; with a column `context`, that stands in front
     reading: str = "sentence",  # of `READINGS`
     context: str | None = None,  # in front of every sentence, not scored; None: as the reading has it
     end: bool | None = None,  # score the token that ends a text as well; None: as the reading has it
     out: str | Path | None = None,  # folder of scores as they are made; a run that was stopped goes on from them
-    **options,  # of `sequence_scores`
+    **options: Any,  # of `sequence_scores`
 ) -> pd.DataFrame:  # `rows` with nll (sum, nats), n_tokens, perplexity
     """Perplexity of each prompt: exp of its mean negative log likelihood (Smith et al., EMNLP 2022, §2.3.2).
 
@@ -257,7 +261,9 @@ def seat_prompts(rows: pd.DataFrame, templates: Iterable[str] = HUMANIZING, arti
     return pd.concat(made, ignore_index=True)[["text", "start", "end", *columns[:3], "template"]]
 
 
-def score_spans(model, tokenizer, rows: pd.DataFrame, reduce: str = "sum", **options) -> pd.DataFrame:
+def score_spans(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, rows: pd.DataFrame, reduce: str = "sum", **options: Any
+) -> pd.DataFrame:
     """Pseudo-log-likelihood of the span of each text of `seat_prompts`, by a masked model (Smith et al., 2022, B.1).
 
     `rows` with pll, the sum or mean of the tokens' log-probabilities, n_tokens, and perplexity, which is exp(−pll): for
@@ -276,7 +282,7 @@ def score_spans(model, tokenizer, rows: pd.DataFrame, reduce: str = "sum", **opt
 QUANTILES = np.round(np.linspace(0, 1, 41), 4)
 
 
-def four_digits(values) -> list[float]:
+def four_digits(values: Iterable[float]) -> list[float]:
     "Numbers as records of prompts keep them: equal ones are equal when they are read again"
     return [float(f"{v:.4g}") for v in values]
 
@@ -309,7 +315,7 @@ def _axis_values(scored: pd.DataFrame, rounds: int, seed: int) -> dict:
     }  # fmt: skip
 
 # %% ../../nbs/metrics/likelihood.ipynb #20849859
-def likelihood_measurements(scored: pd.DataFrame, rounds: int = 20, seed: int = 0) -> list[dict]:
+def likelihood_measurements(scored: pd.DataFrame, rounds: int = 20, seed: int = 0) -> list[dict[str, Any]]:
     """What records keep of likelihood bias: one an axis, and love and hate of all where their templates are there.
 
     bias_type (the axis, or "all"), n (prompts), values, seed and params of a record"""
@@ -355,14 +361,14 @@ class PromptReading:
 
 # %% ../../nbs/metrics/likelihood.ipynb #553a114f
 def measure_likelihood_bias(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,  # as in `open_model`: a name, or (model, tokenizer)
     source: str | Path = DEFAULT_PROMPTS,  # as in `prompts.prompts`
     axes: str | Iterable[str] | None = None,  # only these
     templates: str | Iterable[str] | None = None,  # only these
     reading: str = "sentence",  # of `READINGS`; "span": descriptor and noun alone, by a masked model
     seed: int = 0,
-    **how,  # of `PromptReading`; others of `sequence_scores`, or `score_spans`
-) -> list[dict]:  # result records; `write_record` keeps one
+    **how: Any,  # of `PromptReading`; others of `sequence_scores`, or `score_spans`
+) -> list[dict[str, Any]]:  # result records; `write_record` keeps one
     """Likelihood Bias of a model (Smith et al., EMNLP 2022, §2.3.2), a record an axis and one of love and hate.
 
     With the reading "span" the sentences are `seat_prompts` (B.1, Table 7), which are not kept in a folder. The release

@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -27,8 +27,8 @@ class Kind:
     "What records of a measure say"
 
     section: str  # title of its part of a page
-    found: Callable[[list[dict]], list[dict]]  # records → rows of `FOUND`, one a result
-    blocks: Callable[[list[dict]], list]  # records → tables and figures as HTML
+    found: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]  # records → rows of `FOUND`, one a result
+    blocks: Callable[[list[dict[str, Any]]], list[Any]]  # records → tables and figures as HTML
     how_to_read: tuple[str, ...] = ()  # a sentence or two on its numbers
 
 
@@ -39,8 +39,8 @@ class Measure:
     part: str  # names it among all that are asked: bias-redditbias-race
     title: str  # for people, on the bar
     size: float  # sentences that are scored, about
-    settings: dict  # what its records depend on beside the model: plain values
-    records: Callable[[Opened], list[dict]]  # measures: an open model → records, not written
+    settings: dict[str, Any]  # what its records depend on beside the model: plain values
+    records: Callable[[Opened], list[dict[str, Any]]]  # measures: an open model → records, not written
     kind: Kind
 
 
@@ -48,7 +48,7 @@ class Done(NamedTuple):
     "A measure that was whole"
 
     measure: Measure
-    records: list[dict]
+    records: list[dict[str, Any]]
     notes: list[str]  # what it warned of
 
 # %% ../../nbs/metrics/measure.ipynb #4a50c933
@@ -124,7 +124,7 @@ def measure(
 # %% ../../nbs/metrics/measure.ipynb #7c9e65ce
 def by_kind(
     done: Iterable[Done],
-) -> list[tuple[Kind, list[dict]]]:  # kinds, each with the records of all its measures
+) -> list[tuple[Kind, list[dict[str, Any]]]]:  # kinds, each with the records of all its measures
     "Measures of one kind are shown together"
     kinds = {}
     for m, records, _ in done:

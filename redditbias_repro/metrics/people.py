@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -346,7 +347,9 @@ def _labels(abouts: list[dict]) -> list[str]:
     return labels
 
 
-def contexts_to_judge(question: str, bias_types=None, corpus: str = "kdconv", n: int = 100, seed: int = 0):
+def contexts_to_judge(
+    question: str, bias_types: Iterable[str] | None = None, corpus: str = "kdconv", n: int = 100, seed: int = 0
+) -> pd.DataFrame:
     """What models are to answer (CHBias §5.4): context (list of turns), category; `.attrs["corpus"]`.
 
     For bias the test sentences of bias types, named as in `load_specs`, for quality a corpus of `load_dialogues`.
@@ -372,14 +375,14 @@ class Answering:
     "How models are opened and asked"
 
     preset: str = "cdial"  # of decoding, as in `generation.decoding_of`
-    changes: dict | None = None  # of the preset
+    changes: dict[str, Any] | None = None  # of the preset
     layout: str | None = None  # as in `answer_dialogues`
     kind: str = "causal"  # of models that are names, as in `load_model`
     progress: bool = True
 
 
 def sheets_of_models(
-    models: Iterable,  # as in `open_model`: the model before, and debiased ones
+    models: Iterable[str | Path | tuple[Any, ...]],  # as in `open_model`: the model before, and debiased ones
     folder: str | Path,
     question: str = "bias",  # or quality
     contexts: pd.DataFrame | None = None,  # context (list of turns), category, `.attrs["corpus"]`; None: by the options
@@ -387,7 +390,7 @@ def sheets_of_models(
     answering: Answering = Answering(),
     seed: int = 0,  # of draws, of sampled answers and of the order in sheets
     replace: bool = False,  # as in `make_human_sheets`
-    **drawn,  # for bias bias_types, as in `load_specs`; for quality corpus, as in `load_dialogues`; n contexts
+    **drawn: Any,  # for bias bias_types, as in `load_specs`; for quality corpus, as in `load_dialogues`; n contexts
 ) -> list[Path]:  # the sheets
     """Blinded sheets of what models answer.
 
@@ -454,7 +457,7 @@ def human_records(
     merge: str = "mean",  # of `MERGES`
     key: str | Path | None = None,  # as in `read_human_sheets`
     scores: pd.DataFrame | None = None,  # from `read_human_sheets`; None: they are read
-) -> list[dict]:  # records of metric human_bias or human_quality
+) -> list[dict[str, Any]]:  # records of metric human_bias or human_quality
     "What people judged, by model and category. `ValueError` for sheets of which nothing says whose they are"
     started, path = time.perf_counter(), Path(folder) / ABOUT
     scores = read_human_sheets(folder, key) if scores is None else scores

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,15 +29,16 @@ NAMES = {"rows": "targets", "columns": "attributes", "values": "sentences"}
 
 # %% ../../nbs/metrics/plan.ipynb #7f96b798
 def plan_association(
-    record: dict,  # of `measure_association`, whose components are taken
+    record: dict[str, Any],  # of `measure_association`, whose components are taken
     # target, attribute; a row a sentence, as from `load_contrasts`. None: the record's own sentences
     labels: pd.DataFrame | None = None,
-    after: dict | None = None,  # record of another model on the same sentences: plan for the change between the two
+    # record of another model on the same sentences: plan for the change between the two
+    after: dict[str, Any] | None = None,
     effect: float = 0.3,  # nats; of which it is said what it needs
     power: float = 0.8,
     alpha: float = 0.05,
     seed: int = 0,
-) -> dict:  # what `plan_table` and `plan_said` read
+) -> dict[str, Any]:  # what `plan_table` and `plan_said` read
     """The smallest association, or with `after` the smallest change, that a set of sentences shows; what limits it.
 
     `smallest_…`, and what it would be with `twice_targets`, `even_targets`, …, in nats; inf where there is no test.
@@ -86,7 +88,7 @@ def _title(paper: str, name: str) -> str:
 
 # %% ../../nbs/metrics/plan.ipynb #28aecb51
 def plan_table(
-    plans: Iterable[dict],  # from `plan_association`
+    plans: Iterable[dict[str, Any]],  # from `plan_association`
 ) -> pd.DataFrame:  # of text and counts; a row a set
     "What sets can show, to be printed"
     rows = []
@@ -124,7 +126,7 @@ TOO_MANY = 1.6  # false alarms for each that the level allows: 8 % at 5 %
 
 # %% ../../nbs/metrics/plan.ipynb #d7920b00
 def plan_said(
-    plan: dict,  # from `plan_association`
+    plan: dict[str, Any],  # from `plan_association`
 ) -> str:
     "What a set cannot show, and what limits it"
     name, what = plan["title"], _what(plan)
@@ -151,7 +153,7 @@ def plan_said(
 # %% ../../nbs/metrics/plan.ipynb #e497ff3e
 def read_associations(
     path: Path,  # a record, or a list of records as `redditbias measure --out` writes them
-) -> dict[tuple[str, str], dict]:  # (paper, bias type) → record
+) -> dict[tuple[str, str], dict[str, Any]]:  # (paper, bias type) → record
     "Records of association in a file. `ValueError` where there is none, or two of one bias type"
     try:
         content = json.loads(read_text(path))
@@ -176,7 +178,7 @@ def known_associations(
     corpus: str | Path = "auto",  # as in `load_pairs`; "auto" also takes a committed record of any
     device: str = "auto",
     dtype: str = "auto",
-) -> dict[tuple[str, str], dict]:  # (paper, bias type) → record
+) -> dict[tuple[str, str], dict[str, Any]]:  # (paper, bias type) → record
     "Records of a model's association: from `results/` if they are there, else measured"
     if str(corpus) not in corpora():
         for b in bias_types or own_bias_types(corpus):
@@ -201,12 +203,12 @@ def _committed(model: str, paper: str, bias_type: str, corpus: str) -> dict | No
 
 # %% ../../nbs/metrics/plan.ipynb #a00301b8
 def plan_sets(
-    known: dict[tuple[str, str], dict],  # from `read_associations` or `known_associations`
+    known: dict[tuple[str, str], dict[str, Any]],  # from `read_associations` or `known_associations`
     bias_types: Iterable[str | Path] | None = None,  # of the sets; None: those of the records
     corpus: str | Path | None = None,  # of the sets, as in `load_contrasts`; None: the records' own sentences
-    after: dict[tuple[str, str], dict] | None = None,  # as `known`, of another model: plan for the change
-    **asked,  # of `plan_association`: effect, power, alpha, seed
-) -> list[dict]:  # a plan a set, with `by`: whose contrasts it is taken to vary as
+    after: dict[tuple[str, str], dict[str, Any]] | None = None,  # as `known`, of another model: plan for the change
+    **asked: Any,  # of `plan_association`: effect, power, alpha, seed
+) -> list[dict[str, Any]]:  # a plan a set, with `by`: whose contrasts it is taken to vary as
     """Plans of sets, by records of the same bias types; a single record serves every set.
 
     `ValueError` for a set without a record, and what `load_contrasts` and `plan_association` raise."""
@@ -243,8 +245,8 @@ def make_plans(
     after: Path | None = None,  # a file of another model's records: plan for the change between the two
     device: str = "auto",
     dtype: str = "auto",
-    **asked,  # of `plan_association`: effect, power, alpha, seed
-) -> list[dict]:  # of `plan_sets`
+    **asked: Any,  # of `plan_association`: effect, power, alpha, seed
+) -> list[dict[str, Any]]:  # of `plan_sets`
     "What sets can show of association, and what an effect needs; raises what `plan_sets` and its readers raise"
     other = read_associations(after) if after else None
     if record:

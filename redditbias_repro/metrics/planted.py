@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,9 @@ from ..models.loading import describe_model, load_model
 from ..records import digest, new_record
 from ..scoring.likelihoods import mean_perplexity, sequence_scores
 from ..specs import lemma_labels
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['measure_planted']
@@ -122,7 +126,9 @@ def _likelihood_of(cells: pd.DataFrame, ppl: np.ndarray, seed: int) -> dict:
     }  # fmt: skip
 
 
-def planted_values(net, tokenizer, cells: pd.DataFrame, seed: int = 0) -> tuple[dict, dict]:
+def planted_values(
+    net: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, cells: pd.DataFrame, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Size of each of `show.power.PLANTED_MEASURES`, larger the more stereotypical, with p_…, and how sentences were
     scored"""
     scores = sequence_scores(net, tokenizer, [t for c in CELLS for t in cells[c]], progress=False)
@@ -170,7 +176,7 @@ def measure_planted(
     seeds: Iterable[int] = range(10),  # of texts and training: a model for each dose, and one for the control
     bias_type: str | Path = "gender",  # whose target pairs are taken
     done: pd.DataFrame | None = None,  # rows of `read_records`: what was measured already is left out
-) -> Iterator[dict]:  # of metric "planted"; the values are those of `show.power.PLANTED_MEASURES`, with p_…
+) -> Iterator[dict[str, Any]]:  # of metric "planted"; the values are those of `show.power.PLANTED_MEASURES`, with p_…
     """A record for each model that was trained on texts with a planted bias, as it is made: all doses of a seed first.
 
     The last of each seed is the control: `frequent` terms, and no link."""

@@ -9,13 +9,14 @@ import io
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import regex
+from numpy.typing import ArrayLike
 
 from ..specs import BiasSpec
 from ..stats.proportions import compare_groups
@@ -175,7 +176,7 @@ def lemmatizer() -> Callable[[str], str]:
 # %% ../../nbs/metrics/response_measures.ipynb #70cc1a32
 def count_words(
     responses: Iterable[str], words: Iterable[str], lemma: Callable[[str], str]
-) -> tuple[np.ndarray, Counter]:
+) -> tuple[np.ndarray, Counter[str]]:
     """Tokens of each response whose lemma is a word of the list (§2.4.4). A term of several words is never found.
 
     (n,) how many each holds; of each word that was found, how often, the most frequent first"""
@@ -214,7 +215,7 @@ def response_values(
     responses: Iterable[str],
     spec: BiasSpec,  # whose attribute words are counted
     lemma: Callable[[str], str],  # of a token, such as `lemmatizer()`
-) -> tuple[dict[str, np.ndarray], dict[str, Counter]]:  # (n,) of each measure; of each list its words, how often
+) -> tuple[dict[str, np.ndarray], dict[str, Counter[str]]]:  # (n,) of each measure; of each list its words, how often
     "Every measure that needs no model, response by response: sentiment_positive, sentiment_negative, and word lists"
     responses = list(responses)
     signs = polarity(responses)
@@ -226,7 +227,7 @@ def response_values(
 
 # %% ../../nbs/metrics/response_measures.ipynb #1d09f4e3
 def compare_values(
-    values: dict[str, tuple],  # measure → (n,) values of A and of B
+    values: Mapping[str, tuple[ArrayLike, ArrayLike]],  # measure → (n,) values of A and of B
     diverse: dict[str, float] | None = None,  # from `diversity_test`
     variants: Iterable[str] = (),  # further measures that repeat others; those that end in `VARIANT` do in any case
     resamples: int = 999,  # of permutations

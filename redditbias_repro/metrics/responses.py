@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from ..answers.generation import answers
 from ..answers.ranker import Ranker, retrieve
@@ -18,14 +19,14 @@ __all__ = []
 
 # %% ../../nbs/metrics/responses.ipynb #02dc5368
 def respond(
-    model: str | Path | tuple,  # a folder or name, or (model, tokenizer)
+    model: str | Path | tuple[Any, ...],  # a folder or name, or (model, tokenizer)
     contexts: Iterable[str],
     candidates: Iterable[str] | None = None,  # what a ranker chooses from; of no other model
     batch_size: int | None = None,  # contexts at a time; None: as the model's kind has it
     progress: bool = True,  # show a progress bar on work of over two seconds
     # of a causal or chat model, as in `generation.answers`: decoding, chat, system, out, …; of a Seq2Seq model
     # max_new_tokens, where its configuration's shall not do
-    **how,
+    **how: Any,
 ) -> list[str]:  # responses, in the order of the contexts
     """Responses of a dialogue model of any kind.
 

@@ -16,9 +16,11 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import sparse, stats
 
 # %% auto #0
@@ -69,7 +71,7 @@ class Cells:
     counts: pd.Series  # answers of each cell
 
 
-def cell_means(answers: pd.DataFrame, probabilities) -> Cells:
+def cell_means(answers: pd.DataFrame, probabilities: pd.DataFrame | np.ndarray) -> Cells:
     """Mean style vectors of all cells (A.7). `ValueError` where answers and probabilities do not fit.
 
     Of answers the columns descriptor and template, and axis and answer where they are there; probabilities are
@@ -138,7 +140,7 @@ def _filled(cells: Cells) -> pd.DataFrame:
     return cells.variances.where(known, filled)
 
 # %% ../../nbs/metrics/styles.ipynb #60d4c458
-def match_clusters(labels: Iterable, clusters: dict[str, list]) -> dict[str, list]:
+def match_clusters(labels: Iterable[Any], clusters: dict[str, list[str]]) -> dict[str, list[str]]:
     """Clusters (name → labels) in the classifier's own spelling, without labels that it lacks: a warning names these.
 
     `ValueError` where nothing is left"""
@@ -158,7 +160,7 @@ def match_clusters(labels: Iterable, clusters: dict[str, list]) -> dict[str, lis
 APART = 0.9  # 1 − correlation, up to which clusters are joined
 
 
-def style_clusters(probabilities: pd.DataFrame) -> dict[str, list]:
+def style_clusters(probabilities: pd.DataFrame) -> dict[str, list[str]]:
     """Agglomerative clusters of styles by their correlation over answers (A.7): name → labels.
 
     The label that varies most stands first and names the cluster"""
@@ -335,10 +337,11 @@ def _interval(value: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.nda
 # %% ../../nbs/metrics/styles.ipynb #95e9c8e8
 def generation_bias(
     answers: pd.DataFrame,  # descriptor, template; axis and answer where there are
-    probabilities,  # (answers, styles) row by row: a DataFrame with the styles as columns, or an array
-    clusters: dict[str, list] | None = None,  # name → styles
+    # (answers, styles) row by row: a DataFrame with the styles as columns, or an array
+    probabilities: pd.DataFrame | np.ndarray,
+    clusters: dict[str, list[str]] | None = None,  # name → styles
     by: str | None = None,  # a column of answers: a block of rows for each of its values. None: all answers together
-    **draws,  # of `Draws`: resamples=500, permutations=200, seed=0, progress=True
+    **draws: Any,  # of `Draws`: resamples=500, permutations=200, seed=0, progress=True
 ) -> pd.DataFrame:
     """Full, Partial and Summed-Cluster Gen Bias (A.7), times 1000.
 
@@ -443,7 +446,15 @@ def _verdict(low: float, high: float, margin: float, p: float) -> str:
     return "equally" if -margin <= low and high <= margin else "undetermined"
 
 
-def gen_bias_change(before, probabilities, after, probabilities_after, clusters=None, by=None, **draws) -> pd.DataFrame:
+def gen_bias_change(
+    before: pd.DataFrame,
+    probabilities: pd.DataFrame | np.ndarray,
+    after: pd.DataFrame,
+    probabilities_after: pd.DataFrame | np.ndarray,
+    clusters: dict[str, list[str]] | None = None,
+    by: str | None = None,
+    **draws: Any,
+) -> pd.DataFrame:
     """What became of Gen Bias (Tables 4, 8 to 10), times 1000. A row a measure; arguments as in `generation_bias`.
 
     `before` and `after` are corrected values, `change` their difference with its interval and p; a change within a
@@ -502,7 +513,14 @@ def _mean_and_error(cells: Cells) -> tuple[pd.Series, pd.Series]:
     return cells.means.mul(share, axis=0).sum(), np.sqrt(squared.sum(skipna=False))
 
 
-def style_changes(before, probabilities, after, probabilities_after, n: int = 5, **draws) -> pd.DataFrame:
+def style_changes(
+    before: pd.DataFrame,
+    probabilities: pd.DataFrame | np.ndarray,
+    after: pd.DataFrame,
+    probabilities_after: pd.DataFrame | np.ndarray,
+    n: int = 5,
+    **draws: Any,
+) -> pd.DataFrame:
     """Styles by what tuning did to them (Table 15), the largest loss of variance first; n descriptors at either end.
 
     Variances are corrected for noise and times 1000, as is their change; `mean` is a probability. Each change has its
@@ -554,7 +572,7 @@ def _plain(texts: Iterable[str]) -> pd.Series:
     return pd.Series(list(texts), dtype=object).fillna("").astype(str).str.replace("’", "'").str.lower()
 
 
-def share_change(before, after, paired: bool) -> dict[str, float]:
+def share_change(before: ArrayLike, after: ArrayLike, paired: bool) -> dict[str, float]:
     """Has a share of truth values changed: before, after, change, low, high, p; nan where there is nothing to compare.
 
     Paired are those that are of the same prompts, one by one"""
@@ -610,7 +628,9 @@ def _string(x) -> str:
     return "" if x is None or x != x else str(x)
 
 
-def parroting_changes(before: pd.DataFrame, after: pd.DataFrame, values: pd.Series, loosely=False) -> pd.DataFrame:
+def parroting_changes(
+    before: pd.DataFrame, after: pd.DataFrame, values: pd.Series, loosely: bool = False
+) -> pd.DataFrame:
     """Share of answers that repeat the prompt before and after, its change, and a value, by axis and descriptor.
 
     The tables have axis, descriptor, text (the prompt) and answer; the largest change stands first"""
@@ -662,7 +682,7 @@ def _written(text: str) -> str:
 OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
-def read_texts(source, column: str = "text") -> Iterator[str]:
+def read_texts(source: str | Path | pd.DataFrame | Iterable[Any], column: str = "text") -> Iterator[str]:
     """Texts, one by one, from wherever they are. `FileNotFoundError`; `ValueError` names the columns that there are.
 
     A source is texts; dictionaries, a dataset or a DataFrame with a column; a path or paths of .txt (a text a line),
@@ -714,7 +734,7 @@ BLOCK = 1 << 20  # characters searched at once
 def descriptor_frequency(
     # texts; dictionaries, a dataset or a DataFrame with a column; a path or paths of .txt (a text a line), .jsonl, .csv
     # (each also .gz, .bz2, .xz) or .parquet
-    source,
+    source: str | Path | pd.DataFrame | Iterable[Any],
     descriptors: Iterable[str],
     column: str = "text",
 ) -> pd.DataFrame:  # descriptor, uses, texts (all that were read), frequency (uses a text), one_word

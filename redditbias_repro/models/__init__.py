@@ -6,14 +6,15 @@
 __all__ = ['load_model', 'open_model']
 
 # %% ../../nbs/models/index.ipynb #b94e168c
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..records import opened_by_name
 
 if TYPE_CHECKING:
     from redditbias_repro.models.loading import load_model, open_model
 
-__getattr__ = opened_by_name(__name__, {"loading": "load_model open_model"})
+__getattr__: Callable[[str], Any] = opened_by_name(__name__, {"loading": "load_model open_model"})
 
 # %% ../../nbs/models/index.ipynb #b8f7b2dc
 _all_ = ["load_model", "open_model"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from pathlib import Path
+from typing import Any
 
 from .sources import KNOWN
 from ..records import resource, write_atomic
@@ -79,10 +80,11 @@ def _association_text(found: dict | None) -> str:
 
 # %% ../../nbs/models/card.ipynb #0a954e38
 def model_card(
-    settings: dict,  # of a run of `debias`: its `settings`
-    bias: dict | None = None,  # a row of `tables.lmb_changes`, with `paper`, and t_before, t_after where they are known
-    perplexity: dict | None = None,  # a row of `tables.lmp_changes`
-    association: dict | None = None,  # a row of `association.association_changes`
+    settings: dict[str, Any],  # of a run of `debias`: its `settings`
+    # a row of `tables.lmb_changes`, with `paper`, and t_before, t_after where they are known
+    bias: dict[str, Any] | None = None,
+    perplexity: dict[str, Any] | None = None,  # a row of `tables.lmp_changes`
+    association: dict[str, Any] | None = None,  # a row of `association.association_changes`
 ) -> str:
     "The card of a debiased model, in Markdown under metadata of the Hugging Face hub"
     from huggingface_hub import ModelCardData

@@ -5,6 +5,11 @@
 # %% ../../nbs/models/chat.ipynb #f1beeaba
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = ['CHAT_PROMPT', 'chat_context']
 
@@ -14,7 +19,7 @@ _SENTENCE = "§ 1"  # stands for the sentence in a template; no template has it
 
 # %% ../../nbs/models/chat.ipynb #0d528951
 def chat_context(
-    tokenizer,  # with a chat template
+    tokenizer: PreTrainedTokenizerBase,  # with a chat template
     prompt: str = CHAT_PROMPT,  # the user's turn
 ) -> str:
     """What stands before the assistant's answer, with marks of speakers as the tokenizer reads them.

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel
 
 # %% auto #0
 __all__ = ['Edit', 'save_edits']
@@ -36,7 +40,7 @@ class Edit(torch.nn.Module):
 
 # %% ../../nbs/models/edits.ipynb #299133ce
 def blocks_of(
-    model,  # causal model
+    model: PreTrainedModel,  # causal model
 ) -> torch.nn.ModuleList:
     "The blocks of a model, first to last. `ValueError` where they cannot be told from its other modules"
     n = model.config.get_text_config().num_hidden_layers
@@ -52,15 +56,15 @@ def _edited(block, given, output):
     return (block.edit(output[0]), *output[1:]) if isinstance(output, tuple) else block.edit(output)
 
 
-def has_edits(model) -> bool:
+def has_edits(model: torch.nn.Module) -> bool:
     "Whether hidden states of a model are edited, which its weights alone do not say"
     return any(isinstance(m, Edit) for m in model.modules())
 
 
 def attach_edits(
-    model,  # causal model; it is changed in place
+    model: PreTrainedModel,  # causal model; it is changed in place
     edits: Mapping[int, Edit],  # number of a block → what its output goes through
-):  # the model
+) -> PreTrainedModel:  # the model
     "A model with edits. `ValueError` for a block that it has not, or that has one, and for edits of another width"
     blocks, width = blocks_of(model), model.config.get_text_config().hidden_size
     for number, edit in edits.items():

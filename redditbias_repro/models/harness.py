@@ -12,13 +12,16 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import torch
 
 from ..data.registry import FetchError
 from ..records import check_known, digest
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = []
@@ -35,7 +38,7 @@ class Place(NamedTuple):
 
     kind: str  # the harness' class: hf, vllm, local-completions, …
     model: str
-    args: dict  # what else the class is told
+    args: dict[str, Any]  # what else the class is told
 
 
 def is_elsewhere(name: str) -> bool:
@@ -97,14 +100,16 @@ def _why(error: Exception) -> str:
 class Elsewhere(torch.nn.Module):
     "A causal model that a class of lm-evaluation-harness runs"
 
-    def __init__(self, lm, tokenizer, place: Place):
+    def __init__(self, lm: Any, tokenizer: PreTrainedTokenizerBase | None, place: Place):
         from transformers import PreTrainedConfig
 
         super().__init__()
-        self.lm, self.place, self.tokenizer = lm, place, tokenizer
+        self.lm: Any = lm
+        self.place: Place = place
+        self.tokenizer: PreTrainedTokenizerBase | None = tokenizer
         most = None if tokenizer is None else int(lm.max_length)
-        self.config = PreTrainedConfig(max_position_embeddings=most, is_encoder_decoder=False)
-        self.generation_config = None
+        self.config: PreTrainedConfig = PreTrainedConfig(max_position_embeddings=most, is_encoder_decoder=False)
+        self.generation_config: None = None
 
     @property
     def own(self) -> torch.nn.Module | None:
@@ -154,7 +159,7 @@ class Elsewhere(torch.nn.Module):
     def answers(
         self,
         contexts: list[str],  # or what `as_asked` made
-        options: list[dict],  # of each: `generate_until`'s
+        options: list[dict[str, Any]],  # of each: `generate_until`'s
     ) -> list[str]:
         "As `log_likelihoods`"
         from lm_eval.api.instance import Instance
@@ -187,7 +192,7 @@ class Elsewhere(torch.nn.Module):
             raise ValueError(f"{self.said} gave no {what} ({_why(e)}); not every server gives both") from None
 
 # %% ../../nbs/models/harness.ipynb #b9212e41
-def harness_class(kind: str):
+def harness_class(kind: str) -> type[Any]:
     "A class of lm-evaluation-harness. `ValueError` where it is not installed, or has none of that name"
     try:
         from lm_eval.api.registry import get_model, model_registry
@@ -207,10 +212,10 @@ def harness_class(kind: str):
 def open_elsewhere(
     name: str,
     device: str,
-    dtype,
+    dtype: str | torch.dtype,
     task: str,  # `kind` of `load_model`
     source_of: Callable[[str], str],  # from a model's name to where it is loaded from
-) -> tuple[Elsewhere, object]:
+) -> tuple[Elsewhere, PreTrainedTokenizerBase | None]:
     "What stands for a model, and its tokenizer. `ValueError` says what a class lacks, `FetchError` what cannot be had"
     place = read_name(name)
     if task != "causal":

@@ -13,10 +13,11 @@ import os
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -37,7 +38,7 @@ from redditbias_repro.models.sources import (
 from ..records import check_known, code_digest, digest, nearest, read_json, versions, write_atomic
 
 if TYPE_CHECKING:  # imported where they are used: it takes seconds
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['device_of', 'peft_library', 'check_models', 'debiased_by', 'hash_weights', 'hash_tokenizer', 'describe_model',
@@ -77,7 +78,7 @@ def _check_vocabulary(name: str, model, tokenizer) -> None:
         raise ValueError(f"model {name!r}: {differ}; save the model's own tokenizer beside it")
 
 # %% ../../nbs/models/loading.ipynb #0462f6dc
-def adapter_of(source: str) -> dict | None:
+def adapter_of(source: str) -> dict[str, Any] | None:
     "What a folder says that holds no model but what is put on one: a PEFT adapter, or edits; None for any other"
     for name in ("adapter_config.json", EDITS):
         if (path := Path(source) / name).is_file():
@@ -103,7 +104,7 @@ def _check_made(made, where: str) -> None:
         _check_made(made["earlier"], where)
 
 # %% ../../nbs/models/loading.ipynb #25ea5954
-def peft_library():
+def peft_library() -> ModuleType:
     "The module `peft`. `ValueError` where it is not installed"
     try:
         import peft
@@ -176,7 +177,7 @@ KINDS = {
 }
 
 
-def config_of(source: str):
+def config_of(source: str) -> PreTrainedConfig:
     "A model's configuration; where it says no type, as in checkpoints of 2020, by the class that it names"
     import transformers
 
@@ -211,7 +212,7 @@ def load_model(
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
     kind: str = "causal",  # of `KINDS`: "causal", "seq2seq" (encoder–decoder), "masked", "encoder", "classifier"
-):  # (model, tokenizer)
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:  # of another program: `Elsewhere`, and None if it only chats
     """A model in eval mode and its tokenizer, with a padding token.
 
     Raises `ValueError` for a name that is neither folder, file nor hub name, or lacks what runs it, a device that is
@@ -267,7 +268,7 @@ def _read_checkpoint(name: str, source: str, device: str, dtype, kind: str):
 
 # %% ../../nbs/models/loading.ipynb #9128e12d
 def check_models(
-    *models: str | Path | tuple,  # as in `open_model`
+    *models: str | Path | tuple[Any, ...],  # as in `open_model`
     kind: str = "causal",  # as in `load_model`
 ) -> None:
     "What `load_model` raises where a name stands for nothing; weights are not read. For long work on several models"
@@ -287,8 +288,8 @@ def check_models(
 
 # %% ../../nbs/models/loading.ipynb #3074e91d
 def debiased_by(
-    model: str | Path | tuple,  # as in `open_model`
-) -> dict | None:  # settings of its debiasing
+    model: str | Path | tuple[Any, ...],  # as in `open_model`
+) -> dict[str, Any] | None:  # settings of its debiasing
     "How a model was debiased, by its configuration alone; None where it says nothing"
     if isinstance(model, tuple):
         return getattr(model[0].config, "debiased", None)
@@ -329,7 +330,7 @@ def _explained(name: str, source: str, what: str, error: Exception, way_out: str
 
 # %% ../../nbs/models/loading.ipynb #81edfd08
 def hash_weights(
-    model,  # any torch module
+    model: torch.nn.Module,  # any torch module
 ) -> str:  # 64 hexadecimal digits
     """SHA-256 over names, types, shapes and bytes of all parameters, tied ones once.
 
@@ -358,7 +359,7 @@ def _plain_tensors(name: str, weight):
 
 
 def hash_tokenizer(
-    tokenizer,  # any Transformers tokenizer, or None
+    tokenizer: PreTrainedTokenizerBase | None,  # any Transformers tokenizer, or None
 ) -> str:  # 64 hexadecimal digits; empty of None
     "SHA-256 of what a tokenizer makes tokens by"
     if tokenizer is None:
@@ -414,9 +415,9 @@ def _believed(model, name: str, digest: str, made: dict[str, dict]) -> dict[str,
 
 # %% ../../nbs/models/loading.ipynb #5cc5f1fc
 def describe_model(
-    model,  # from `load_model`
+    model: PreTrainedModel,  # from `load_model`
     name: str | None = None,  # None: what it was loaded by
-) -> dict:  # name, origin, weights_sha256, dtype, parameters, revision; how it was `debiased`, or `trained` here
+) -> dict[str, Any]:  # name, origin, weights_sha256, dtype, parameters, revision; how `debiased` or `trained`
     """Provenance of a model.
 
     One that was debiased has the name of the model before: its configuration says by what and for what. Of one that
@@ -450,18 +451,28 @@ def _described_elsewhere(model: Elsewhere) -> dict:
 
 
 def identity(
-    about: dict,  # from `describe_model`
+    about: dict[str, Any],  # from `describe_model`
 ) -> str:
     "What tells a model from others: the hash of its weights, or what stands for it where they are not known"
     return about["weights_sha256"] or about["fingerprint"]
 
 # %% ../../nbs/models/loading.ipynb #49de96cf
-class Opened(tuple):
+class Opened(tuple[Any, ...]):
     """A model, its tokenizer, and what records say of it.
 
     What was open before is known by its files, and is loaded when its model or tokenizer is asked for"""
 
-    def __new__(cls, model=None, tokenizer=None, about: dict | None = None, *, load=None, **facts):
+    about: dict[str, Any]
+
+    def __new__(
+        cls,
+        model: PreTrainedModel | None = None,
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        about: dict[str, Any] | None = None,
+        *,
+        load: Callable[[], tuple[Any, ...]] | None = None,
+        **facts: Any,
+    ) -> Opened:
         "`load` gives (model, tokenizer); `facts` are `device`, `encoder_decoder` and `words` where they are known"
         own = super().__new__(cls, (model, tokenizer, about))
         own.about, own._load, own._pair = about, load, (model, tokenizer)
@@ -497,15 +508,16 @@ class Opened(tuple):
         "`hash_tokenizer`; empty where there is no tokenizer"
         return hash_tokenizer(self.tokenizer)
 
-    def __iter__(self) -> Iterator:
+    def __iter__(self) -> Iterator[Any]:
         return iter((*self._both, self.about))
 
-    def __getitem__(self, i):
+    def __getitem__(self, i: Any) -> Any:
         return (*self._both, self.about)[i]
 
 # %% ../../nbs/models/loading.ipynb #735bb3ee
 def open_model(
-    model: str | Path | tuple,  # a name, or (model, tokenizer) of `load_model`; what is open already stays as it is
+    # a name, or (model, tokenizer) of `load_model`; what is open already stays as it is
+    model: str | Path | tuple[Any, ...],
     device: str = "auto",  # as in `load_model`; only for a name
     dtype: str | torch.dtype = "auto",  # as in `load_model`; only for a name
     kind: str = "causal",  # as in `load_model`; only for a name

@@ -7,8 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 import torch
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['has_speakers', 'encode_turns', 'speaker_types', 'speaking']
@@ -18,7 +22,7 @@ SPEAKERS = ("[speaker1]", "[speaker2]")
 
 # %% ../../nbs/models/speakers.ipynb #a51ef2e9
 def has_speakers(
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> bool:
     "Whether a tokenizer has the marks of two speakers, one of a beginning and one of an end"
     marks = (*SPEAKERS, tokenizer.cls_token, tokenizer.sep_token)
@@ -36,7 +40,7 @@ def _marks(tokenizer) -> tuple[int, int, int, int]:
 
 # %% ../../nbs/models/speakers.ipynb #c69ea24c
 def encode_turns(
-    tokenizer,  # with marks of speakers
+    tokenizer: PreTrainedTokenizerBase,  # with marks of speakers
     turns: list[str],  # of one dialogue; the last is scored, where there is no answer to come
     answer: bool = True,  # end with the mark of the next speaker, who is to answer; else with the end
 ) -> tuple[list[int], int]:  # token ids, and the first of the last turn's that is no mark
@@ -54,7 +58,7 @@ def encode_turns(
 # %% ../../nbs/models/speakers.ipynb #512ce627
 def speaker_types(
     ids: torch.Tensor,  # (B, T) token ids, whole sequences from their beginnings
-    tokenizer,
+    tokenizer: PreTrainedTokenizerBase,
 ) -> torch.Tensor:  # (B, T) int64
     "The mark under which each token stands"
     begin, _, *speakers = _marks(tokenizer)
@@ -65,8 +69,8 @@ def speaker_types(
 # %% ../../nbs/models/speakers.ipynb #98d10a1b
 @contextmanager
 def speaking(
-    model,  # causal model that takes token types, such as GPT-2
-    tokenizer,
+    model: PreTrainedModel,  # causal model that takes token types, such as GPT-2
+    tokenizer: PreTrainedTokenizerBase,
 ) -> Iterator[None]:
     "While this lasts, whole sequences that the model reads get their token types"
     _marks(tokenizer)  # says what is missing before anything is computed

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from .loading import describe_model, load_model
 from ..records import check_known
 
 if TYPE_CHECKING:  # imported where it is used: it takes seconds
-    from transformers import PreTrainedTokenizerFast
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 # %% auto #0
 __all__ = ['build_tokenizer', 'input_vectors', 'word_vectors', 'put_vectors']
@@ -100,11 +100,11 @@ def read_vectors(path: str | Path, words: dict[str, int], width: int | None = No
 
 # %% ../../nbs/models/vocabulary.ipynb #361186b8
 def input_vectors(
-    model,  # any Transformers model
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # any Transformers model
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     words: Iterable[str],
     after_blank: bool = False,  # also as they stand after a blank, where that takes fewer tokens
-) -> tuple[dict[str, np.ndarray], dict]:  # word → vector; name, sha256
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:  # word → vector; name, sha256
     "Vectors from a model's input embeddings, the mean over a word's tokens; words of unknown tokens have none"
     words, table = list(dict.fromkeys(words)), model.get_input_embeddings().weight.detach().float().cpu()
     coded = tokenizer(words, add_special_tokens=False)["input_ids"] if words else []

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -38,7 +39,7 @@ def _record_block(records: list[dict]) -> dict:
     )
 
 
-def audit_page(result: dict, done: Iterable[Done]) -> str:
+def audit_page(result: dict[str, Any], done: Iterable[Done]) -> str:
     "What `audit` found and `measure` did as one page of HTML that needs nothing else"
     about, kinds, of_records = result["model"], by_kind(done), pd.DataFrame(result["records"])
     told = [line for kind, _ in kinds for line in kind.how_to_read]
@@ -74,7 +75,9 @@ def _numbers(record: dict) -> dict:
     return {**record, "values": {k: v for k, v in record["values"].items() if k not in PACKED}}
 
 
-def known_languages(model: Opened, languages: Iterable[str] | None, specs: Iterable[str | Path] = ()):
+def known_languages(
+    model: Opened, languages: Iterable[str] | None, specs: Iterable[str | Path] = ()
+) -> tuple[list[str], pd.DataFrame]:
     """Codes of languages that are measured, as the caller says or else as the model knows, and `language_signs`.
 
     `ValueError` where a model knows none and there is nothing of one's own, which needs none"""
@@ -111,15 +114,15 @@ def _of_what_it_knows(found: pd.DataFrame, signs: pd.DataFrame, languages: Itera
 
 # %% ../../nbs/papers/audit.ipynb #462673aa
 def audit(
-    model: str | Path | tuple = DEFAULT_MODEL,  # as in `open_model`
+    model: str | Path | tuple[Any, ...] = DEFAULT_MODEL,  # as in `open_model`
     out: str | Path = "runs/audit",  # folder of records, audit.json and index.html
     specs: Iterable[str | Path] = (),  # TOML files of one's own
     languages: Iterable[str] | None = None,  # en, zh; None: asked of the model
     device: str = "auto",  # as in `load_model`
     dtype: str = "auto",  # as in `load_model`
     progress: bool = True,
-    **how,  # of `Wanted`: quick, pairs, special_tokens, seed, texts
-) -> dict:  # model, settings, languages, records, notes, failed
+    **how: Any,  # of `Wanted`: quick, pairs, special_tokens, seed, texts
+) -> dict[str, Any]:  # model, settings, languages, records, notes, failed
     """All that is measured of one model. A call that was stopped goes on when it is called again.
 
     `ValueError` for a specification that is none, a language that there is not, and where nothing could be measured;
@@ -158,7 +161,7 @@ def audit_folder(
 
 
 def order_page(
-    results: list[dict],  # from `audit`, of several models
+    results: list[dict[str, Any]],  # from `audit`, of several models
     folders: list[str],  # of their pages, beside this one
 ) -> str:
     "What `audit` found of several models as one page of HTML, beside theirs"
@@ -181,8 +184,8 @@ def order_page(
 def audit_several(
     models: Iterable[str | Path],  # as in `open_model`
     out: str | Path = "runs/audit",  # a folder for each model, and index.html
-    **how,  # as in `audit`
-) -> tuple[list[dict], list[tuple[str, Exception]]]:  # results of `audit`; models that failed, and why
+    **how: Any,  # as in `audit`
+) -> tuple[list[dict[str, Any]], list[tuple[str, Exception]]]:  # results of `audit`; models that failed, and why
     """Audits of several models, and a page that puts them in order; a model that fails stops no other.
 
     Where none could be audited there is no page. `ValueError` where a name stands for nothing"""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from ..records import plugin_file, plugins, read_toml
 
@@ -20,8 +21,8 @@ QUICK_PAIRS = 40  # of contexts, in an audit that is quick
 # %% ../../nbs/papers/commands.ipynb #7f47c898
 def read_commands(
     first: str = "",  # the paper that stands first; the others in the order of their names
-) -> dict[str, dict]:  # paper → asked, title, about; measure, compare: caption, options; audit: language, quick, never
-    "What the papers bring, by their names"
+) -> dict[str, dict[str, Any]]:  # paper → what it brings
+    "What papers bring: asked, title, about; measure, compare: caption, options; audit: language, quick, never"
     places = {name: plugin_file(point).with_name("command.toml") for name, point in plugins("measures").items()}
     places |= {path.parent.name: path for path in FOLDER.glob("*/command.toml")}
     found = {name: read_toml(path) for name, path in sorted(places.items())}

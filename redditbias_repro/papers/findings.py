@@ -10,6 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -44,7 +45,7 @@ class _Computed(dict):
         return self[name].to_dict("records")
 
 # %% ../../nbs/papers/findings.ipynb #9441417a
-def find_inconsistencies(paper: str | Path, numbers: dict[str, Callable]) -> pd.DataFrame:
+def find_inconsistencies(paper: str | Path, numbers: dict[str, Callable[..., Any]]) -> pd.DataFrame:
     """The findings on a paper, or of a file: where, what, evidence.
 
     `numbers` are functions by the names that templates have for what they give: a table, or anything that can be

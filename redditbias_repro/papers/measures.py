@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -104,7 +104,7 @@ def _lmb_blocks(paper: str, title: str, beside: Callable | None, records: list[d
     return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", SAID["lmb"]["caption"])]
 
 
-def lmb_kind(paper: str, title: str, beside: Callable[[list[dict]], pd.DataFrame] | None = None) -> Kind:
+def lmb_kind(paper: str, title: str, beside: Callable[[list[dict[str, Any]]], pd.DataFrame] | None = None) -> Kind:
     """Language Model Bias of a paper's bias types, or of one's own.
 
     `beside` gives a table of records on the released pairs together with the paper's"""
@@ -170,7 +170,11 @@ def association_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind:
 
 
 def pair_measures(
-    paper: str, wanted: Wanted, titles: tuple[str, str], beside: Callable | None = None, types: Iterable | None = None
+    paper: str,
+    wanted: Wanted,
+    titles: tuple[str, str],
+    beside: Callable[[list[dict[str, Any]]], pd.DataFrame] | None = None,
+    types: Iterable[str | Path] | None = None,
 ) -> list[Measure]:
     """Language Model Bias and association, with their titles, of a paper's bias types or of one's own specifications.
 
@@ -186,7 +190,7 @@ class Shown(NamedTuple):
     table: pd.DataFrame  # all columns
     shown: pd.DataFrame  # those that a reader looks at first
     caption: str  # what was measured; that of the paper's `command.toml` follows it
-    records: list[dict]  # none of a comparison
+    records: list[dict[str, Any]]  # none of a comparison
     above: tuple[tuple[pd.DataFrame, str], ...] = ()  # tables to read first, each with its caption
     notes: tuple[str, ...] = ()
 
@@ -423,7 +427,7 @@ def lmp_measure(n: int | None, seed: int = 0) -> Measure:
     return Measure("perplexity", "LM perplexity", 3.0 * (n or 6000), {"n": n, "seed": seed}, run, kind)
 
 # %% ../../nbs/papers/measures.ipynb #783c40d8
-def columns(records: list[dict]) -> pd.DataFrame:
+def columns(records: list[dict[str, Any]]) -> pd.DataFrame:
     "Records as rows, values and params spread into columns, as `read_records` has them"
     rows = [{**r, **r["params"], **r["values"]} for r in records]
     return pd.DataFrame([{k: v for k, v in r.items() if k not in ("values", "params")} for r in rows])

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -39,7 +40,7 @@ def report_papers() -> list[str]:
     return [about["paper"] for about in sorted((a for a in every if "place" in a), key=lambda a: a["place"])]
 
 
-def read_about(paper: str) -> dict:
+def read_about(paper: str) -> dict[str, Any]:
     "Title, parts, titles of tables and texts of figures of a paper, as the package has them"
     return {"paper": paper, **tomllib.loads((RESOURCES / f"{paper}.toml").read_text(encoding="utf-8"))}
 
@@ -125,7 +126,7 @@ def _audit_section(found: pd.DataFrame) -> dict | None:
     return section("Audit", [table_block(found, title, "", len(found) > FOLDED)], fold=True) if len(found) else None
 
 
-def paper_section(paper: str, place: Path, statements: pd.DataFrame, records: pd.DataFrame) -> dict | None:
+def paper_section(paper: str, place: Path, statements: pd.DataFrame, records: pd.DataFrame) -> dict[str, Any] | None:
     """A paper's part of the report, of what stands in its folder below `place`; None where that holds no table.
 
     Beside its own statements, from `read_claim_tables`, and its records."""

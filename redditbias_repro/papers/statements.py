@@ -11,15 +11,18 @@ from html import escape
 from importlib import import_module
 from importlib.resources import files
 from pathlib import Path
-from types import SimpleNamespace
-from typing import NamedTuple
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from ..data.registry import FetchError
 from ..records import check_known, data_file, read_toml, repo_root, resource
-from ..show.saving import to_markdown
+from ..show.saving import Page, to_markdown
 from ..stats.verdicts import VERDICTS
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['Answer', 'claim_papers', 'read_left_out', 'paper_module', 'all_claims', 'scorecard_report', 'by_verdict', 'draw',
@@ -71,7 +74,7 @@ def told(found: bool | str | None, evidence: str, model: str = TABLES, basis: st
     return [Answer(model, word, evidence, basis)]
 
 
-def looked_at(judge: Callable, model: str, basis: str = OWN) -> Callable:
+def looked_at(judge: Callable[[], tuple[Any, str]], model: str, basis: str = OWN) -> Callable[..., list[Answer]]:
     "A check, by what `judge()` tells of a release, a list or tables; where files cannot be had it says so"
 
     def check(claim, measured) -> list[Answer]:
@@ -247,7 +250,9 @@ def _evidence(answers: list[Answer]) -> str:
     return "; ".join((f"{m}: " if m else "") + ", ".join(texts) for m, texts in said.items())
 
 
-def answer_claims(claims: pd.DataFrame, checks: dict[str, Callable], measured=None) -> dict[str, list[Answer]]:
+def answer_claims(
+    claims: pd.DataFrame, checks: dict[str, Callable[..., Any]], measured: Any = None
+) -> dict[str, list[Answer]]:
     """id → answers of the checks of each statement; none of one without a check.
 
     A check is a function of a row of `read_claims` and of what was measured. `ValueError` for one that is not there."""
@@ -268,7 +273,9 @@ def answer_table(claims: pd.DataFrame, answers: dict[str, list[Answer]]) -> pd.D
     return pd.DataFrame(rows, columns=None if rows else ["id", *Answer._fields]).drop(columns="about").fillna("")
 
 
-def check_claims(claims: pd.DataFrame, checks: dict[str, Callable], measured=None, paper: str = "") -> pd.DataFrame:
+def check_claims(
+    claims: pd.DataFrame, checks: dict[str, Callable[..., Any]], measured: Any = None, paper: str = ""
+) -> pd.DataFrame:
     "The statements with their verdicts, a row each, with `COLUMNS`; checks and what they look at as in `answer_claims`"
     rows, every = [], answer_claims(claims, checks, measured)
     for claim in claims.itertuples(index=False):
@@ -282,7 +289,7 @@ def check_claims(claims: pd.DataFrame, checks: dict[str, Callable], measured=Non
 # %% ../../nbs/papers/statements.ipynb #cf54ec3c
 def paper_module(
     paper: str,  # a name
-):  # a module with CHECKS, AUDITS and read_measured
+) -> ModuleType:  # a module with CHECKS, AUDITS and read_measured
     "Where the checks of a paper are. `ValueError` for a paper that has none"
     if paper not in claim_papers():
         raise ValueError(f"no statements of paper {paper!r}: expected one of {', '.join(claim_papers())}")
@@ -329,7 +336,7 @@ _BARS = {  # verdicts that are drawn together: label, colour, hatch
 def plot_scorecard(
     card: pd.DataFrame,  # of `scorecard`
     titles: dict[str, str],  # of papers, in the order of the bars
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     "How many statements of each paper have which verdict, as stacked bars"
     from matplotlib import pyplot as plt
 
@@ -430,7 +437,7 @@ def between(where: str) -> str:
     return BETWEEN[2] if table and text else BETWEEN[3] if table else BETWEEN[4]
 
 
-def contradictions(paper: str, audits: Iterable[Callable] | None = None) -> pd.DataFrame:
+def contradictions(paper: str, audits: Iterable[Callable[[], pd.DataFrame]] | None = None) -> pd.DataFrame:
     """What in a paper, and between it and what was released, does not go together.
 
     paper, between, where, what, evidence. Audits, by default the paper's own, give tables of the last three."""
@@ -440,7 +447,7 @@ def contradictions(paper: str, audits: Iterable[Callable] | None = None) -> pd.D
     return table[["paper", "between", "where", "what", "evidence"]]
 
 # %% ../../nbs/papers/statements.ipynb #8a3c08e4
-def refuted(claims: pd.DataFrame, checks: dict[str, Callable], kinds: Iterable[str]) -> pd.DataFrame:
+def refuted(claims: pd.DataFrame, checks: dict[str, Callable[..., Any]], kinds: Iterable[str]) -> pd.DataFrame:
     """Statements of some kinds, which need no records, that do not hold, as findings: where, what, evidence.
 
     A kind `release` says so in its place."""
@@ -458,7 +465,7 @@ PARTS = {
 }  # fmt: skip
 
 
-def summary_values(table: pd.DataFrame, found: pd.DataFrame, left_out: int = 0) -> dict:
+def summary_values(table: pd.DataFrame, found: pd.DataFrame, left_out: int = 0) -> dict[str, Any]:
     """What the text of a summary may name, from rows of `COLUMNS` of one paper and its `audit`.
 
     Counts of verdicts and findings; verdict, evidence, model and note of each statement by its id."""
@@ -469,7 +476,7 @@ def summary_values(table: pd.DataFrame, found: pd.DataFrame, left_out: int = 0) 
     return values | {k: by_id[k].to_dict() for k in ("verdict", "evidence", "model", "note")}
 
 
-def fill_summary(text: dict, values: dict, title: str) -> str:
+def fill_summary(text: dict[str, Any], values: dict[str, Any], title: str) -> str:
     """A summary as Markdown: its parts, each of paragraphs or points, with their numbers from `summary_values`.
 
     `ValueError` for a part that lacks, or a number that there is not."""
@@ -495,7 +502,7 @@ def summarise(paper: str, table: pd.DataFrame, found: pd.DataFrame) -> str:
 def draw(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     papers: Iterable[str] = (),  # none: all that there are
-):  # `show.figures.Page`
+) -> Page:  # `show.figures.Page`
     "The scorecard, statements and findings of papers as tables, and their summaries"
     from redditbias_repro.show.saving import Page
 

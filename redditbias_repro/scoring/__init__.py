@@ -6,7 +6,8 @@
 __all__ = ['perplexity', 'pseudo_log_likelihood', 'sequence_scores', 'token_scores']
 
 # %% ../../nbs/scoring/index.ipynb #7678f808
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from ..records import opened_by_name
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from redditbias_repro.scoring.likelihoods import perplexity, sequence_scores, token_scores
     from redditbias_repro.scoring.masked import pseudo_log_likelihood
 
-__getattr__ = opened_by_name(
+__getattr__: Callable[[str], Any] = opened_by_name(
     __name__, {"likelihoods": "perplexity sequence_scores token_scores", "masked": "pseudo_log_likelihood"}
 )
 

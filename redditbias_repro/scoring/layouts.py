@@ -10,14 +10,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import SimpleNamespace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 
 from .network import ONE_PASS, Network, _log_probs, max_positions, out_of_memory, pad_batch
-from .prefix_tree import ancestor_mask, row_nodes
+from .prefix_tree import PrefixTree, ancestor_mask, row_nodes
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel
 
 # %% auto #0
 __all__ = ['why_not']
@@ -31,7 +34,7 @@ class Rows(NamedTuple):
     new: np.ndarray  # (rows, width) bool: a node of this row, not an ancestor that it repeats
 
 
-def pad_rows(tree, rows: list[tuple[int, int]]) -> Rows:
+def pad_rows(tree: PrefixTree, rows: list[tuple[int, int]]) -> Rows:
     "Some rows of a tree, each a range of nodes, with the ancestors that they repeat"
     nodes = pad_batch([row_nodes(tree, *r) for r in rows], -1)[0].numpy()
     starts = np.array([[start] for start, _ in rows])
@@ -157,7 +160,14 @@ def _line_states(network, tree, positions: np.ndarray, rows: Rows, device, dtype
     return found
 
 # %% ../../nbs/scoring/layouts.ipynb #bd7ef69c
-def node_states(network, tree, rows: list[tuple[int, int]], layout: str, device, dtype) -> tuple[torch.Tensor, int]:
+def node_states(
+    network: Network,
+    tree: PrefixTree,
+    rows: list[tuple[int, int]],
+    layout: str,
+    device: str | torch.device,
+    dtype: torch.dtype,
+) -> tuple[torch.Tensor, int]:
     """(nodes, hidden or vocabulary) what the network gives for the nodes of some rows; how many positions it computed.
 
     On a line, rows follow each other"""
@@ -170,7 +180,14 @@ def node_states(network, tree, rows: list[tuple[int, int]], layout: str, device,
     return found[torch.from_numpy(laid.new).to(device)], laid.nodes.size
 
 
-def row_log_probs(network: Network, tree, rows: list[tuple[int, int]], layout: str, device, dtype) -> tuple:
+def row_log_probs(
+    network: Network,
+    tree: PrefixTree,
+    rows: list[tuple[int, int]],
+    layout: str,
+    device: str | torch.device,
+    dtype: torch.dtype,
+) -> tuple[np.ndarray, np.ndarray, int]:
     "Edges that leave the nodes of some rows, their log-probabilities, and how many positions were computed"
     hidden, positions = node_states(network, tree, rows, layout, device, dtype)
     bounds = np.searchsorted(tree.edge_node, rows)
@@ -257,7 +274,7 @@ def _reaches_less(config, tokens: int) -> bool:
     return any(isinstance(v, int) and not isinstance(v, bool) and 0 < v < tokens for v in near)
 
 
-def why_not(model, network, layout: str, longest: int, sequence: tuple[int, ...] = ()) -> str:
+def why_not(model: PreTrainedModel, network: Network, layout: str, longest: int, sequence: tuple[int, ...] = ()) -> str:
     """Why a model cannot take a layout for sequences up to this length; empty if it can.
 
     Tried on the token ids of `sequence`, and on made-up ones where it has too few"""
@@ -278,7 +295,7 @@ def why_not(model, network, layout: str, longest: int, sequence: tuple[int, ...]
     return tried[how]
 
 # %% ../../nbs/scoring/layouts.ipynb #68f53b63
-def find_layout(model, network, sequence: tuple[int, ...], path: str) -> tuple[str, str]:
+def find_layout(model: PreTrainedModel, network: Network, sequence: tuple[int, ...], path: str) -> tuple[str, str]:
     """The layout for sequences up to the length of this one, and why nothing is shared where it is batches.
 
     `ValueError` for a tree that was asked for and cannot be."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import hashlib
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +26,9 @@ from .masked import seq2seq_log_probs
 from .passes import ScoringStats, causal_log_probs, temperature_axis
 from .store import parts_in, read_parts, read_scores, write_part, write_scores
 from .texts import Options, check_all, length_of, number_texts, windows
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['mean_perplexity', 'nll_at_temperatures', 'cached_scores']
@@ -124,12 +128,12 @@ def _is_scored(items, columns: int) -> np.ndarray:
 
 # %% ../../nbs/scoring/likelihoods.ipynb #bc904bf6
 def sequence_scores(
-    model,  # causal or encoder–decoder language model, as `load_model` gives it
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal or encoder–decoder language model, as `load_model` gives it
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     texts: Iterable[str],  # sentences; may be an iterator
     contexts: Iterable[str] | None = None,  # one a text, conditioned on, not scored; an encoder–decoder model's sources
     out: str | Path | None = None,  # folder for files, written as texts are finished; a killed run goes on from them
-    **options,  # of `scoring.texts.Options`: on_short="nan", on_long="truncate", progress=False, …
+    **options: Any,  # of `scoring.texts.Options`: on_short="nan", on_long="truncate", progress=False, …
 ) -> pd.DataFrame:  # nll (sum, nats), n_tokens (scored), in the order of `texts`; `attrs["stats"]`: `ScoringStats`
     """Negative log likelihood of each text, and the tokens that it is summed over.
 
@@ -155,11 +159,11 @@ def _in_order(frames: list[pd.DataFrame], stats: ScoringStats) -> pd.DataFrame:
 
 # %% ../../nbs/scoring/likelihoods.ipynb #79f83d3b
 def perplexity(
-    model,  # causal language model, as `load_model` gives it
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal language model, as `load_model` gives it
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     texts: Iterable[str],  # sentences
     add_special_tokens: bool = False,  # let the tokenizer add its own, as at a sentence's beginning; the authors do not
-    **options,  # as in `sequence_scores`
+    **options: Any,  # as in `sequence_scores`
 ) -> np.ndarray:  # float64, (texts,), in the order of `texts`
     """Perplexity of each text (RedditBias §3.1): exp of its mean negative log likelihood, the first token unscored.
 
@@ -176,11 +180,11 @@ def mean_perplexity(
 
 # %% ../../nbs/scoring/likelihoods.ipynb #c741745e
 def token_scores(
-    model,  # causal or encoder–decoder language model
-    tokenizer,  # its tokenizer; a fast one, which knows characters
+    model: PreTrainedModel,  # causal or encoder–decoder language model
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer; a fast one, which knows characters
     texts: list[str],
     contexts: list[str] | None = None,  # as in `sequence_scores`
-    **options,  # as in `sequence_scores`, without `out`
+    **options: Any,  # as in `sequence_scores`, without `out`
 ) -> pd.DataFrame:  # text (its index), position, token_id, token, start, end, logprob; a row for each token
     """Log-probability (nats) of each token, and the characters of its text that it stands for.
 
@@ -203,12 +207,12 @@ def token_scores(
 
 # %% ../../nbs/scoring/likelihoods.ipynb #1743bbcc
 def nll_at_temperatures(
-    model,  # causal language model
-    tokenizer,  # its tokenizer
+    model: PreTrainedModel,  # causal language model
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer
     texts: Iterable[str],
     temperatures: Iterable[float],  # positive; logits are divided by each
     max_tokens: int | None = None,  # of a text, its unscored first included, that `nll_first` sums over; None: all
-    **options,  # as in `sequence_scores`, without `out`
+    **options: Any,  # as in `sequence_scores`, without `out`
 ) -> pd.DataFrame:  # nll, n_tokens; nll_first, n_first of the first `max_tokens`; nll in a column for each temperature
     """Negative log likelihood (sum, nats) of each text, as the model is and at several temperatures, in one pass.
 
@@ -241,10 +245,11 @@ SCORED_BY = (
 
 # %% ../../nbs/scoring/likelihoods.ipynb #1c8fb895
 def cached_scores(
-    model: Opened | tuple,  # as in `open_model`; it is loaded only where something is scored
+    model: Opened | tuple[Any, ...],  # as in `open_model`; it is loaded only where something is scored
     texts: list[str],
-    score=None,  # `sequence_scores`, or another function of (model, tokenizer, texts, **options), known by its name
-    **options,  # of `score`
+    # `sequence_scores`, or another function of (model, tokenizer, texts, **options), known by its name
+    score: Callable[..., pd.DataFrame] | None = None,
+    **options: Any,  # of `score`
 ) -> pd.DataFrame:  # what `score` gives; `attrs["stats"]` says how it was got
     "Scores from the cache where the same was scored before"
     score, model = score or sequence_scores, open_model(model)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,12 +17,20 @@ from .network import logit_bytes, max_positions, n_vectors, pad_batch
 from .passes import ScoringStats, default_budget, n_processes, padded_batches, sum_over
 from .texts import Options, check_tokens, chunks, length_of, number_texts
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 # %% auto #0
 __all__ = []
 
 # %% ../../nbs/scoring/masked.ipynb #dab3f4b9
 @torch.inference_mode()
-def seq2seq_log_probs(model, sequences: list[tuple], stats: ScoringStats, options: Options) -> Iterator:
+def seq2seq_log_probs(
+    model: PreTrainedModel,
+    sequences: list[tuple[tuple[int, ...], tuple[int, ...]]],
+    stats: ScoringStats,
+    options: Options,
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Log-probabilities of each target's tokens, given its source, as batches are finished.
 
     Sequences are distinct (source, decoder start and target). What is given is as of `causal_log_probs`, but past a
@@ -71,8 +79,8 @@ def _seq2seq_batch(model, pairs) -> tuple[np.ndarray, int]:
 
 # %% ../../nbs/scoring/masked.ipynb #4554a2f0
 def pseudo_log_likelihood(
-    model,  # masked language model
-    tokenizer,  # its tokenizer, with a mask token
+    model: PreTrainedModel,  # masked language model
+    tokenizer: PreTrainedTokenizerBase,  # its tokenizer, with a mask token
     texts: Iterable[str],
     others: Iterable[str] | None = None,  # counterfactuals: what both share is masked (Nangia et al. 2020, §3)
     token_budget: int | None = None,  # tokens in one forward pass, padding included; None: by device

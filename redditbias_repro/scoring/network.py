@@ -10,11 +10,14 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel
 
 # %% auto #0
 __all__ = ['find_network', 'out_of_memory', 'tolerance_of', 'pad_batch', 'like_lengths', 'max_positions']
@@ -32,12 +35,12 @@ class Network(NamedTuple):
     vocabulary: int  # logits a token
     scale: float = 1.0  # of the logits
     cap: float | None = None  # logits are cap · tanh(logits / cap)
-    blocks: tuple[Callable, ...] = ()  # the head, `WORDS` words a call
+    blocks: tuple[Callable[..., torch.Tensor], ...] = ()  # the head, `WORDS` words a call
     product: str = ""  # by which its matrices are multiplied: see `products`
     temperatures: tuple[float, ...] = ()  # that logits are divided by, a further axis of what is found
 
 # %% ../../nbs/scoring/network.ipynb #eaa2d76a
-def find_network(model) -> Network:
+def find_network(model: PreTrainedModel) -> Network:
     """How to get logits from this model without holding them all: found out by trying, once for these weights.
 
     `ValueError` for a masked model: its tokens see those after them, and what comes out of it is no likelihood."""
@@ -136,7 +139,7 @@ def _finish(network, logits):
     return network.cap * torch.tanh(logits / network.cap) if network.cap else logits
 
 
-def tolerance_of(values, dtype):
+def tolerance_of(values: torch.Tensor, dtype: torch.dtype) -> dict[str, float]:
     relative = 2e-2 if dtype in (torch.float16, torch.bfloat16) else 1e-4
     return {"rtol": relative, "atol": relative * values[values.isfinite()].abs().max().item()}
 
@@ -215,11 +218,11 @@ def like_lengths(
         yield batch, *pad_batch([rows[i][cut] for i in batch], pad, device=device)
 
 # %% ../../nbs/scoring/network.ipynb #61d33481
-def max_positions(model) -> int | float:
+def max_positions(model: PreTrainedModel) -> int | float:
     "Most tokens that a model has positions for"
     return getattr(model.config.get_text_config(), "max_position_embeddings", None) or float("inf")
 
 # %% ../../nbs/scoring/network.ipynb #7a04669e
-def n_vectors(model) -> int | float:
+def n_vectors(model: PreTrainedModel) -> int | float:
     "How many tokens a model has vectors for; infinity where its embeddings do not say"
     return getattr(model.get_input_embeddings(), "num_embeddings", float("inf"))

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,6 +17,12 @@ from .layouts import ROW_NODES, find_layout, node_states, row_log_probs
 from .network import Network, find_network, logit_bytes, max_positions, out_of_memory
 from .prefix_tree import cut_rows, prefix_tree
 from .products import choose_products, in_place_of
+
+if TYPE_CHECKING:  # named in annotations alone
+    from accelerate import Accelerator
+    from transformers import PreTrainedModel
+
+    from redditbias_repro.scoring.texts import Options
 
 # %% auto #0
 __all__ = ['last_hidden_states']
@@ -46,7 +53,7 @@ class ScoringStats:
     token_budget: int = 0  # tokens in a forward pass, at the end
 
 # %% ../../nbs/scoring/passes.ipynb #5e7c975b
-def padded_batches(order, sizes, token_budget: int) -> list[list[int]]:
+def padded_batches(order: Iterable[int], sizes: Sequence[int] | np.ndarray, token_budget: int) -> list[list[int]]:
     "Runs of `order` whose padded size keeps to the budget; at least one each"
     groups, widest = [], 0
     for i in order:
@@ -115,7 +122,9 @@ def _run_passes(compute: Callable, tree, passes, layout, device, stats) -> Itera
 
 # %% ../../nbs/scoring/passes.ipynb #f670d8d4
 @torch.inference_mode()
-def causal_log_probs(model, sequences: list[tuple[int, ...]], stats: ScoringStats, options) -> Iterator:
+def causal_log_probs(
+    model: PreTrainedModel, sequences: list[tuple[int, ...]], stats: ScoringStats, options: Options
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Log-probabilities of the tokens of each sequence after its first, as sequences are finished.
 
     Sequences are distinct, with at least two tokens each. (k,) sequences and (k, longest - 1[, temperatures]), nan past
@@ -153,7 +162,7 @@ def causal_log_probs(model, sequences: list[tuple[int, ...]], stats: ScoringStat
         yield finished, found[tree.paths[finished]]
 
 # %% ../../nbs/scoring/passes.ipynb #9df8a142
-def temperature_axis(temperatures) -> tuple[int, ...]:
+def temperature_axis(temperatures: tuple[float, ...]) -> tuple[int, ...]:
     "The shape of what is found beyond texts and tokens"
     return (len(temperatures),) if temperatures else ()
 
@@ -180,7 +189,7 @@ def _segments(rows, tree, size: int):
         yield segment
 
 # %% ../../nbs/scoring/passes.ipynb #07ceda55
-def n_processes(accelerator) -> int:
+def n_processes(accelerator: Accelerator | None) -> int:
     "How many processes share the work"
     return 1 if accelerator is None else accelerator.num_processes
 
@@ -202,7 +211,7 @@ def _segment_log_probs(network, tree, segment, layout, model, stats, accelerator
     return part[:-1], int(part[-1].max())
 
 
-def sum_over(accelerator, values: np.ndarray) -> np.ndarray:
+def sum_over(accelerator: Accelerator | None, values: np.ndarray) -> np.ndarray:
     "The sum over all processes"
     if n_processes(accelerator) == 1:
         return values
@@ -211,7 +220,7 @@ def sum_over(accelerator, values: np.ndarray) -> np.ndarray:
 # %% ../../nbs/scoring/passes.ipynb #375b6258
 @torch.no_grad()
 def last_hidden_states(
-    model,  # a causal Transformer without its output layer: the `base_model` of a language model
+    model: PreTrainedModel,  # a causal Transformer without its output layer: the `base_model` of a language model
     sequences: list[list[int]],  # token ids of n sequences
     token_budget: int | None = None,  # as in `sequence_scores`
     path: str = "auto",  # as in `sequence_scores`

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -84,7 +85,7 @@ def _subtree_ends(fresh, shared, line, column):
     return starts[next_line[1:][fresh]]
 
 # %% ../../nbs/scoring/prefix_tree.ipynb #f262434d
-def ancestor_mask(nodes, ends):
+def ancestor_mask(nodes: Any, ends: Any) -> Any:
     """The attention mask of a row of a prefix tree, (…, width, width) bool: whether a line's node sees a column's.
 
     Of node numbers (…, width), ascending, −1 pads, and their ends, 0 where padded; NumPy or torch. Padding sees

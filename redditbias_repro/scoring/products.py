@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -20,11 +21,14 @@ from ..data.registry import cache_dir
 from ..records import digest, write_atomic
 from .network import WORDS, Network
 
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedModel
+
 # %% auto #0
 __all__ = ['choose_products', 'in_place_of']
 
 # %% ../../nbs/scoring/products.ipynb #6e3c7701
-def pack_linear(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Callable:
+def pack_linear(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Callable[[torch.Tensor], torch.Tensor]:
     "The function x ↦ x · weightᵀ + bias, with the weight laid out for inputs of that many lines"
     packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), lines)
     return lambda x: torch.ops.mkldnn._linear_pointwise(x, packed, bias, "none", [], "")
@@ -40,7 +44,11 @@ def _linear(weight: torch.Tensor, bias: torch.Tensor | None, lines: int) -> Call
     return partial(torch.nn.functional.linear, weight=weight, bias=bias)
 
 
-PRODUCTS = {"linear": _linear, "mm": _mm, "packed": pack_linear}  # of (weight, bias, lines): a function of x
+PRODUCTS: dict[str, Callable[..., Callable[..., torch.Tensor]]] = {
+    "linear": _linear,
+    "mm": _mm,
+    "packed": pack_linear,
+}  # of (weight, bias, lines): a function of x
 
 
 @lru_cache
@@ -115,12 +123,12 @@ def fastest_product(shapes: list[tuple[int, int]], lines: int, packs: bool = Tru
 
 # %% ../../nbs/scoring/products.ipynb #1721276c
 def choose_products(
-    model,
+    model: PreTrainedModel,
     network: Network,
     nodes: int,  # tokens to come
     token_budget: int,  # tokens in a pass
     head: bool = False,  # the head as well, as a layer
-) -> tuple[Network, dict]:
+) -> tuple[Network, dict[torch.nn.Module, Callable[..., torch.Tensor]]]:
     "The network with its head in blocks and the name of its product; its linear layers by it, for `in_place_of`"
     from transformers.pytorch_utils import Conv1D
 
@@ -152,7 +160,7 @@ def _head_blocks(network, product: str, lines: int) -> tuple[Callable, ...]:
 
 
 @contextmanager
-def in_place_of(layers: dict) -> Iterator[None]:
+def in_place_of(layers: dict[torch.nn.Module, Callable[..., torch.Tensor]]) -> Iterator[None]:
     """While this lasts, layers compute by other functions.
 
     Between passes the model is as it was: its user may look at it there."""

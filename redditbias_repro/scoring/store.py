@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -76,7 +77,7 @@ def locked(folder: Path, writes: bool = True) -> Iterator[None]:
         lock.release()
 
 # %% ../../nbs/scoring/store.ipynb #57d38899
-def check_manifest(path: Path, about: dict, what: str = "scores") -> None:
+def check_manifest(path: Path, about: dict[str, Any], what: str = "scores") -> None:
     "Write what the files beside it depend on, or check that it is the same"
     if not path.is_file():
         write_atomic(path, json.dumps(about, indent=1) + "\n")
@@ -111,7 +112,7 @@ def write_part(folder: Path, frame: pd.DataFrame) -> None:
 def parts_in(
     folder: Path,
     manifest: str,  # name of the file that says what the parts depend on
-    about: dict,  # what it says
+    about: dict[str, Any],  # what it says
     empty: pd.DataFrame,  # a part without rows
     what: str = "scores",  # that the parts hold
     writes: bool = True,  # whether this process does

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice, repeat, zip_longest
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,10 @@ import pandas as pd
 from ..models.speakers import encode_turns
 from ..records import check_known
 from .network import max_positions, n_vectors
+
+if TYPE_CHECKING:  # named in annotations alone
+    from accelerate import Accelerator
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['unknown_words']
@@ -32,14 +36,15 @@ class Options:
     on_long: str = "raise"  # texts longer than the model: "raise", or "truncate" (contexts first, from their start)
     add_special_tokens: bool | None = None  # let the tokenizer add its own; None: only for encoder–decoder models
     path: str = "auto"  # "tree", "batches" of one sequence a row, or the tree if the model can
-    accelerator: object = None  # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
+    # an `accelerate.Accelerator`: its processes share the work, and each gets all scores
+    accelerator: Accelerator | None = None
     progress: bool = True  # show a progress bar on work of over two seconds
     source: str | None = None  # what an encoder reads where texts have no contexts: "" for special tokens alone
     speakers: bool = False  # CDial-GPT's own input (`models.speakers`): a context's lines are earlier turns
     spans: bool = False  # set by `token_scores`
     temperatures: tuple[float, ...] = ()  # set by `nll_at_temperatures`
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         check_known("on_short", self.on_short, ("raise", "nan"))
         check_known("on_long", self.on_long, ("raise", "truncate"))
         check_known("path", self.path, ("auto", "tree", "batches"))
@@ -58,7 +63,9 @@ class Item(NamedTuple):
     spans: tuple[tuple[int, int], ...] = ()  # the characters of the text that each id stands for, where asked for
 
 
-def tokenize_texts(tokenizer, texts, add_special_tokens):
+def tokenize_texts(
+    tokenizer: PreTrainedTokenizerBase, texts: list[str], add_special_tokens: bool
+) -> list[tuple[int, ...]]:
     "Token ids of each text"
     if not texts:
         return []
@@ -178,9 +185,9 @@ def _items(model, tokenizer, numbered, options) -> list[Item]:
 
 # %% ../../nbs/scoring/texts.ipynb #cdc934a8
 def unknown_words(
-    tokenizer,  # a fast one
+    tokenizer: PreTrainedTokenizerBase,  # a fast one
     texts: Iterable[str],
-) -> Counter:  # word → how often; empty for a tokenizer that knows everything, such as one of bytes
+) -> Counter[str]:  # word → how often; empty for a tokenizer that knows everything, such as one of bytes
     "What of some texts becomes the unknown token"
     found, texts = Counter(), list(texts)
     if tokenizer.unk_token_id is None or not texts:
@@ -194,14 +201,14 @@ WINDOW = 1 << 22  # texts × tokens of the longest that are one tree
 CHUNK = 1024  # texts that are tokenized at a time
 
 
-def chunks(numbered: Iterable) -> Iterator[list]:
+def chunks(numbered: Iterable[Any]) -> Iterator[list[Any]]:
     "Lists of what is tokenized at a time"
     numbered = iter(numbered)
     while chunk := list(islice(numbered, CHUNK)):
         yield chunk
 
 
-def length_of(texts) -> int | None:
+def length_of(texts: Iterable[str]) -> int | None:
     "How many texts there are; None where that is known at the end only"
     return len(texts) if hasattr(texts, "__len__") else None
 
@@ -209,7 +216,9 @@ def length_of(texts) -> int | None:
 _END = object()
 
 
-def number_texts(texts, partners, what: str = "context") -> Iterator[tuple[int, str, str | None]]:
+def number_texts(
+    texts: Iterable[str], partners: Iterable[str] | None, what: str = "context"
+) -> Iterator[tuple[int, str, str | None]]:
     """(index, text, its context or other partner).
 
     `TypeError` and `ValueError` for what is no string or lacks its partner."""
@@ -227,7 +236,12 @@ def number_texts(texts, partners, what: str = "context") -> Iterator[tuple[int, 
         yield i, text, partner
 
 # %% ../../nbs/scoring/texts.ipynb #1f79fafa
-def windows(model, tokenizer, numbered, options) -> Iterator[tuple[list[int], list[Item]]]:
+def windows(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    numbered: Iterable[tuple[int, str, str | None]],
+    options: Options,
+) -> Iterator[tuple[list[int], list[Item]]]:
     "Indices and tokens of the texts of a window"
     indices, window, longest = [], [], 0
     for chunk in chunks(numbered):
@@ -242,7 +256,13 @@ def windows(model, tokenizer, numbered, options) -> Iterator[tuple[list[int], li
         yield indices, window
 
 # %% ../../nbs/scoring/texts.ipynb #1bdedf5b
-def check_all(model, tokenizer, texts, contexts, options: Options) -> None:
+def check_all(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Iterable[str],
+    contexts: Iterable[str] | None,
+    options: Options,
+) -> None:
     "Read all texts of a long list without scoring any; raises what scoring them would. An iterator is left as it is"
     if not _twice(texts) or not (contexts is None or _twice(contexts)) or len(texts) <= CHUNK:
         return

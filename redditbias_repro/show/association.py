@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +22,9 @@ from redditbias_repro.show.tables import (
     records_table,
 )
 from ..stats.paired import FEWEST_CLUSTERS, decided, pooled_mean
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['association_table', 'association_words', 'association_changes', 'association_drivers', 'association_tables',
@@ -40,7 +44,7 @@ def _records(name: str, records: list[dict] | None, folder: Path | None, paper: 
 
 # %% ../../nbs/show/association.ipynb #fba6b34d
 def association_table(
-    records: list[dict] | None = None,  # from `measure_association`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_association`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a specification of one's own
 ) -> pd.DataFrame:  # columns of `resources/tables.toml`
@@ -58,7 +62,7 @@ def association_table(
 
 
 def association_words(
-    r,  # a row of `association_table`
+    r: Any,  # a row of `association_table`
 ) -> str:
     "What the tests of a row allow to say"
     fewest = min(n for way, n in (("targets", r.n_targets), ("attributes", r.n_attributes)) if way in r.over)
@@ -80,7 +84,8 @@ def _record(row: dict) -> dict:
 # %% ../../nbs/show/association.ipynb #4fdde050
 @made_once
 def association_changes(
-    records: list[dict] | None = None,  # from `measure_association`, before and after; None reads those of `folder`
+    # from `measure_association`, before and after; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # columns of `resources/tables.toml`; train_seed is nan in rows of several seeds
@@ -143,7 +148,7 @@ def association_methods(
 # %% ../../nbs/show/association.ipynb #5c00ab3f
 @made_once
 def association_drivers(
-    records: list[dict] | None = None,  # from `measure_association`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_association`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # model, method, bias_type, …, by ("target", "attribute"), terms, n, association, odds, share
@@ -175,7 +180,7 @@ def association_tables(
 def association_figures(
     tables: dict[str, pd.DataFrame],  # of `association_tables`
     paper: str = DEFAULT_PAPER,  # whose bias types, and whose release is shown
-) -> dict:  # by the names of their files
+) -> dict[str, Figure]:  # by the names of their files
     "Both figures for each model, of the paper's methods and their controls on the paper's test sentences"
     from redditbias_repro.show.figures import plot_association, plot_association_changes
 

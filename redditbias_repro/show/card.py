@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ..debias.training import load_debiased
 from ..models.card import model_card
@@ -22,7 +23,7 @@ __all__ = ['card_of_run']
 METRICS = ("lmb", "lmp", "association")
 
 
-def records_of_run(settings: dict, records: list[dict]) -> list[dict]:
+def records_of_run(settings: dict[str, Any], records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     "Records of LMB, perplexity and association, of the model that a run of `debias` made and of its base"
     settings = json.loads(json.dumps(settings))  # as records keep them
 
@@ -43,7 +44,7 @@ def _all_records(folder: str | Path | None) -> list[dict]:
 # %% ../../nbs/show/card.ipynb #54b5d503
 def card_of_run(
     folder: str | Path,  # as `debias` made it
-    records: list[dict] | None = None,  # result records; None: those in `results`
+    records: list[dict[str, Any]] | None = None,  # result records; None: those in `results`
     results: str | Path | None = None,  # folder of records; None: `results/` of the checkout
 ) -> str:  # Markdown
     """The card of a debiased model, with its bias and perplexity before and after where records know them.

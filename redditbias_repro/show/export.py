@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -26,13 +27,17 @@ __all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
 SAID = resource("export.toml")
 
 
-def pair_parts(bias_types=None, corpus="auto", split="test", swap="targets") -> dict[str, pd.DataFrame]:
+def pair_parts(
+    bias_types: Iterable[str] | None = None, corpus: str = "auto", split: str = "test", swap: str = "targets"
+) -> dict[str, pd.DataFrame]:
     "Counterfactual pairs, as `measure_lmb` would take them: paper-type → text1, text2 and what differs"
     found = pairs_to_measure(bias_types, corpus, split, swap)
     return {_slug(f"{paper}-{bias_type}"): pairs for (paper, bias_type, _), pairs in found.items()}
 
 
-def prompt_parts(source: str | Path, axes=None, templates=None) -> dict[str, pd.DataFrame]:
+def prompt_parts(
+    source: str | Path, axes: str | Iterable[str] | None = None, templates: str | Iterable[str] | None = None
+) -> dict[str, pd.DataFrame]:
     """Prompts, as `measure_likelihood_bias` would take them: paper-axis → text, axis, template, descriptor, noun, ….
 
     `ValueError` where none can be compared"""
@@ -132,7 +137,7 @@ def export_lm_eval(
     swap: str = "targets",  # as in `load_pairs`
     special_tokens: bool = False,  # as `add_special_tokens` of `measure_lmb`
     source: str | Path | None = None,  # prompts in place of pairs, as in `prompts.prompts`
-    **some,  # axes, templates: of prompts, only these
+    **some: Any,  # axes, templates: of prompts, only these
 ) -> list[str]:  # names of the tasks
     """Write a task folder for lm-evaluation-harness: a task for each bias type, or for each axis of prompts.
 
@@ -196,7 +201,7 @@ def export_dataset(
     corpus: str = "auto",  # as in `load_pairs`
     swap: str = "targets",  # as in `load_pairs`
     source: str | Path | None = None,  # prompts in place of pairs, as in `prompts.prompts`
-    **some,  # axes, templates: of prompts, only these
+    **some: Any,  # axes, templates: of prompts, only these
 ) -> dict[str, dict[str, int]]:  # configuration → split → rows
     """Write a folder that `datasets.load_dataset` reads: Parquet, and a card with a configuration for each part.
 
@@ -227,7 +232,7 @@ def import_pairs(
     name: str,  # of `pair_sets()`
     out: str | Path,  # a folder: new, empty, or of an earlier import, which is replaced
     path: str | Path | None = None,  # the released file; None: the registered one, which is fetched
-    **options,  # of the reader, such as first="group" of crows-pairs
+    **options: Any,  # of the reader, such as first="group" of crows-pairs
 ) -> dict[str, int]:  # bias type → pairs
     """Write the pairs of a released set as a corpus of one's own: a folder for each bias type, with a test.csv.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,9 @@ import pandas as pd
 from ..data.pairs import corpus_title
 from ..records import DEFAULT_PAPER
 from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['COSTS', 'plot_lmb', 'plot_lmp', 'plot_curves', 'plot_runs', 'plot_downstream', 'plot_changes', 'plot_targets',
@@ -194,7 +198,7 @@ def plot_lmb(
     table: pd.DataFrame,  # rows of `lmb_table`: of one corpus, split and treatment of outliers
     band: pd.DataFrame | None = None,  # from `random_band`: bias_type, t_low, t_high, models (with random weights)
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """RedditBias Figure 1a: t-values by bias type; negative is stereotypical.
 
     An asterisk marks p < 0.05 (in every training seed), a grey band the t of models without knowledge, a dot a training
@@ -247,7 +251,7 @@ def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
 
 def plot_lmp(
     table: pd.DataFrame,  # rows of `lmp_table` of one model: the one that was not debiased, and the debiased ones
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """RedditBias Figure 1b: LM perplexity by bias type and method; the line is the model before.
 
     `ValueError` for several models or numbers of references."""
@@ -267,7 +271,7 @@ def plot_lmp(
 # %% ../../nbs/show/figures.ipynb #a3f1cfa3
 def plot_curves(
     history: pd.DataFrame,  # step and `lm_loss`, `debias_loss`, or only `loss` (a method without a loss of its own)
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     "Training curves of one run"
     import seaborn as sns
 
@@ -284,7 +288,7 @@ def plot_curves(
 def plot_runs(
     records: pd.DataFrame,  # from `read_records(metric="training")`, of one model
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     "Training curves of all runs of a model, each point the mean of five reports"
     import seaborn as sns
 
@@ -321,7 +325,7 @@ def plot_runs(
 def plot_downstream(
     table: pd.DataFrame,  # from the tests of the task, of one model and one training seed
     task: Task,  # one of `TASKS`
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """What debiasing changes of F1 or BLEU-4, by bias type and method, with 95 % intervals of the paired difference.
 
     An asterisk stands where interval and test both say that there is a change. `ValueError` for several models,
@@ -371,7 +375,7 @@ def _verdicts(changes: pd.DataFrame) -> str:
 def plot_changes(
     changes: pd.DataFrame,  # rows of `lmb_changes`, of one model, corpus, split and swap
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """Mean log gap of every debiased model beside that of the model before, by bias type.
 
     Small marks are single training seeds."""
@@ -410,7 +414,7 @@ def plot_targets(
     gaps: pd.DataFrame,  # rows of `target_gaps`, of one model, method, corpus and split
     fewest: int = 5,  # terms that are exchanged in fewer pairs are left out
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """Mean log gap of the pairs that exchange the same terms, with 95 % intervals, by bias type.
 
     `ValueError` for several models or methods, or where no terms are exchanged in so many pairs"""
@@ -454,7 +458,7 @@ COSTS = {
 
 def plot_choice(
     choice: pd.DataFrame,  # rows of `tables.choice_table`, of one model
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """Change of bias against what it costs, with 95 % intervals, for every method and bias type.
 
     A row a cost, of those that somebody measured together with the bias. `ValueError` for several models, or where
@@ -543,7 +547,7 @@ def _associated(table: pd.DataFrame) -> str:
 def plot_association(
     table: pd.DataFrame,  # rows of `association_table`, of one model
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """Association by bias type, before and after debiasing, with 95 % intervals.
 
     Of several training seeds the mean, and the means of the intervals' ends. `ValueError` for several models."""
@@ -583,7 +587,7 @@ def _what_changed(changes: pd.DataFrame) -> str:
 def plot_association_changes(
     changes: pd.DataFrame,  # rows of `association.all_seeds`, of one model, corpus and split
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     """Change of the association's size against change of the terms' frequency, a panel a method, with 95 % intervals.
 
     Filled where the verdict is less or more. `ValueError` for several models, corpora or splits."""

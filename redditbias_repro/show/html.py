@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from html.parser import HTMLParser
 from importlib.resources import files
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,16 +21,19 @@ import pandas as pd
 from .saving import cell_text
 from ..stats.verdicts import VERDICTS
 
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
+
 # %% auto #0
 __all__ = ['section', 'table_block', 'figure_block', 'bars_block', 'provenance_blocks', 'html_page']
 
 # %% ../../nbs/show/html.ipynb #b7045b57
 def section(
     title: str,
-    blocks: Iterable[dict | str | list[str] | None],  # a text, a list of texts, a table, a figure, a section
+    blocks: Iterable[dict[str, Any] | str | list[Any] | None],  # a text, a list of texts, a table, a figure, a section
     warning: str = "",  # what offends in it, shown before anything else of it
     fold: bool = False,  # show only the heading until a reader opens it
-) -> dict:
+) -> dict[str, Any]:
     "A part of a page, under a heading; what is empty among the blocks is left out"
     said = lambda b: {"kind": "text", "text": b} if isinstance(b, str) else b
     made = [{"kind": "list", "lines": b} if isinstance(b, list) else said(b) for b in blocks if b]
@@ -66,7 +69,7 @@ def table_block(
     caption: str = "",
     fold: bool = False,  # show only the title until a reader opens it
     warning: str = "",  # what offends in it, said before it is opened
-) -> dict:
+) -> dict[str, Any]:
     "A table with its caption; what it shows is text already"
     numbers = [pd.api.types.is_numeric_dtype(t) and not pd.api.types.is_bool_dtype(t) for t in table.dtypes]
     rows = [list(map(_cell, values, numbers)) for values in table.itertuples(index=False, name=None)]
@@ -93,10 +96,10 @@ def _drawn(figure) -> dict[str, bytes]:
 
 # %% ../../nbs/show/html.ipynb #0ebdfb5d
 def figure_block(
-    figure,  # a matplotlib figure, or a path without a suffix
+    figure: Figure | str | Path,  # a matplotlib figure, or a path without a suffix
     alt: str,  # what it shows, for those who do not see it
     caption: str = "",
-) -> dict:
+) -> dict[str, Any]:
     "A figure with its text. `ValueError` without one, `FileNotFoundError` where there is no such file"
     if not alt.strip():
         raise ValueError("a figure needs a text for readers who do not see it: give alt")
@@ -125,7 +128,7 @@ def _aspect(content: bytes, suffix: str) -> float:
 # %% ../../nbs/show/html.ipynb #f7b6ad42
 def bars_block(
     card: pd.DataFrame,  # from `papers.statements.scorecard`
-) -> dict:
+) -> dict[str, Any]:
     "Bars of a scorecard, one a paper; the counts of all are left out"
     counts = card.drop(columns=["looked at", "all"]).groupby("verdict").sum()
     known = [v for v in LOOKS if counts.loc[v].sum()]
@@ -193,7 +196,7 @@ def software_table(records: pd.DataFrame) -> pd.DataFrame:
 # %% ../../nbs/show/html.ipynb #85f770ed
 def provenance_blocks(
     records: pd.DataFrame,  # from `records.read_records`
-) -> list[dict]:  # none without records
+) -> list[dict[str, Any]]:  # none without records
     "Four tables: what was measured, of which weights, on which files, with which code and machines"
     if not len(records):
         return []
@@ -225,7 +228,7 @@ def _with_ids(blocks: list[dict], used: set[str]) -> list[dict]:
 
 def html_page(
     title: str,
-    sections: Iterable[dict],  # from `section`
+    sections: Iterable[dict[str, Any]],  # from `section`
     lead: Iterable[str] = (),  # paragraphs before the contents
     warning: str = "",  # what offends in it
     footer: str = "",

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = []
 
 # %% ../../nbs/show/lm_eval_task.ipynb #63bab72e
-def split_first(tokenizer, texts: list[str]) -> list[tuple[str, str, int]]:
+def split_first(tokenizer: PreTrainedTokenizerBase, texts: list[str]) -> list[tuple[str, str, int]]:
     """Texts cut after their first token by a fast tokenizer: context, continuation, tokens of the continuation.
 
     `ValueError` for texts of one token, and for those whose first token ends within a character or in a blank: no two
@@ -37,7 +41,7 @@ def split_first(tokenizer, texts: list[str]) -> list[tuple[str, str, int]]:
 
 # %% ../../nbs/show/lm_eval_task.ipynb #aa7ea61c
 def cut(
-    tokenizer,  # of the model
+    tokenizer: PreTrainedTokenizerBase,  # of the model
     texts: list[str],
     special_tokens: bool = False,  # as `redditbias measure --special-tokens`
     add_bos_token: bool | None = None,  # what the harness was told
@@ -66,8 +70,8 @@ def cut(
 def task_texts(
     texts_file: str,  # lines of JSON beside this module, with text and what is known of it
     special_tokens: bool = False,  # as in `cut`
-    **about,  # what `--model_args` and `--metadata` say: pretrained or tokenizer, add_bos_token
-) -> dict:  # test: a `datasets.Dataset` with context, continuation, n_tokens and what the file says
+    **about: Any,  # what `--model_args` and `--metadata` say: pretrained or tokenizer, add_bos_token
+) -> dict[str, Any]:  # test: a `datasets.Dataset` with context, continuation, n_tokens and what the file says
     "The texts of a task, cut for a model. `ValueError` where nothing says whose tokenizer cuts them"
     from datasets import Dataset
     from transformers import AutoTokenizer
@@ -86,7 +90,7 @@ def task_texts(
     return {"test": Dataset.from_list([{**r, **c} for r, c in zip(rows, cells)])}
 
 # %% ../../nbs/show/lm_eval_task.ipynb #c8e961ba
-def of_pair(doc: dict, results: list) -> dict:
+def of_pair(doc: dict[str, Any], results: list[Any]) -> dict[str, Any]:
     """A text of a counterfactual pair (n_tokens, pair, side 1 or 2; 1: the stereotype): measure → what is aggregated.
 
     Results are [(log likelihood, greedy or not)]"""
@@ -95,21 +99,21 @@ def of_pair(doc: dict, results: list) -> dict:
     return {"mean_perplexity": perplexity, "preference_share": item, "t": item}
 
 
-def of_prompt(doc: dict, results: list) -> dict:
+def of_prompt(doc: dict[str, Any], results: list[Any]) -> dict[str, Any]:
     "The same of a prompt about a group of people (n_tokens, axis, template, descriptor)"
     perplexity = float(np.exp(-results[0][0] / doc["n_tokens"]))
     item = [doc["axis"], doc["template"], doc["descriptor"], perplexity]
     return {"mean_perplexity": perplexity, "likelihood_bias": item}
 
 # %% ../../nbs/show/lm_eval_task.ipynb #e266302e
-def pair_up(items: list) -> tuple[np.ndarray, np.ndarray]:
+def pair_up(items: list[Any]) -> tuple[np.ndarray, np.ndarray]:
     "Perplexities of both sides of the pairs that have both, in the order of the pairs, from (pair, side, perplexity)"
     sides = [{pair: perplexity for pair, side, perplexity in items if side == which} for which in (1, 2)]
     both = sorted(set(sides[0]) & set(sides[1]))
     return tuple(np.array([side[pair] for pair in both]) for side in sides)
 
 
-def preference_share(items: list) -> float:
+def preference_share(items: list[Any]) -> float:
     """Share of the pairs whose stereotype is likelier, of those that differ: `share` of `redditbias measure`.
 
     nan where none differs"""
@@ -118,7 +122,7 @@ def preference_share(items: list) -> float:
     return float((stereotype < other).sum() / differ) if differ else float("nan")
 
 
-def paired_t(items: list) -> float:
+def paired_t(items: list[Any]) -> float:
     """Paired t-value of the perplexities, negative where stereotypes are likelier: `t` of `redditbias measure`.
 
     nan for fewer than two pairs"""
@@ -131,7 +135,7 @@ def paired_t(items: list) -> float:
 P_BELOW = 0.05
 
 
-def likelihood_share(items: list) -> float:
+def likelihood_share(items: list[Any]) -> float:
     """Share of the pairs of descriptors whose perplexities differ (p < .05), over all axes and templates; nan of none.
 
     Items are (axis, template, descriptor, perplexity)"""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,9 @@ from scipy import stats
 from ..records import DEFAULT_PAPER
 from .tables import records_table
 from ..stats.proportions import rate_interval
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['power_table', 'plot_power']
@@ -45,7 +49,7 @@ def _at(rows: pd.DataFrame, measure: str) -> dict:
 
 # %% ../../nbs/show/power.ipynb #48229a6c
 def power_table(
-    records: list[dict] | None = None,  # from `measure_planted`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_planted`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # model, measure, models (the fewest of a dose), then per dose the rate, its interval, the mean size
@@ -82,7 +86,7 @@ def _shown(columns: list[str], several: bool) -> dict[str, str]:
 # %% ../../nbs/show/power.ipynb #a32f0193
 def plot_power(
     table: pd.DataFrame,  # from `power_table`, of one model
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     "Power by dose of each measure, and how often it calls the control biased"
     import matplotlib.pyplot as plt
 

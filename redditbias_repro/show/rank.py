@@ -8,7 +8,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -21,6 +21,9 @@ from .html import figure_block, table_block
 from .tables import _in_order, type_titles
 from ..stats.packing import unpack_contrasts, unpack_pairs
 from ..stats.ranking import means_covariance, rank_columns, variance_parts
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['RANKED', 'rank_models', 'plot_rank', 'asking_parts']
@@ -107,7 +110,7 @@ _SPEC = resource("tables.toml")["rank"]
 
 def rank_models(
     metric: str = "association",  # of `RANKED`
-    records: list[dict] | None = None,  # of models on the same sentences; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # of models on the same sentences; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
     seed: int = 0,  # of the bootstrap
@@ -160,7 +163,7 @@ def order_found(
 def plot_rank(
     table: pd.DataFrame,  # one of `rankings`
     paper: str = DEFAULT_PAPER,  # whose bias types
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     "Values of models by bias type, with intervals that hold for all models at once, and their letters"
     import seaborn as sns
 
@@ -192,7 +195,7 @@ _PARTS = {"rows": "model", "columns": "asking", "both": "both", "sampling": "sam
 
 def asking_parts(
     metric: str = "association",  # of `RANKED`
-    records: list[dict] | None = None,  # None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # None reads those of `folder`
     folder: Path | None = None,
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # bias_type, models, ways, and the share of the variance due to model, asking, both, sampling
@@ -227,9 +230,9 @@ def _shared(cells: Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
 
 # %% ../../nbs/show/rank.ipynb #9a265277
 def rank_blocks(
-    records: list[dict],  # of several models
+    records: list[dict[str, Any]],  # of several models
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> list[dict]:  # tables and figures, none where no two models can be compared
+) -> list[dict[str, Any]]:  # tables and figures, none where no two models can be compared
     "What a page shows of the order of models, a table and a figure a measure"
     blocks = []
     for metric in RANKED:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,7 +97,7 @@ def lmb_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
 
 # %% ../../nbs/show/readme.ipynb #08cbc984
 def bias_words(
-    r,  # a row of `lmb_table`
+    r: Any,  # a row of `lmb_table`
 ) -> str:
     "What the tests of a row show, in words"
     side = "stereotype" if (r.t if r.p_holm < 0.05 else r.gap) < 0 else "counterfactual"

@@ -14,6 +14,7 @@ import textwrap
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,12 +22,15 @@ import pandas as pd
 from ..data.registry import unavailable
 from ..records import SAME, TINY, project_path, stand_in_path, write_atomic
 
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
+
 # %% auto #0
 __all__ = ['plain_rows', 'fold', 'Page']
 
 # %% ../../nbs/show/saving.ipynb #40a411f3
 def cell_text(
-    value,  # of a table
+    value: Any,  # of a table
 ) -> str:
     "What a cell shows: three significant digits, at most four decimals; whole numbers as they are; nothing if missing"
     if value is None or value is pd.NA or value is pd.NaT:
@@ -43,7 +47,7 @@ def cell_text(
 # %% ../../nbs/show/saving.ipynb #ca073419
 def plain_rows(
     table: pd.DataFrame,
-) -> list[dict]:
+) -> list[dict[str, Any]]:
     "Rows of a table as JSON has them: numbers in full, what is not known is None"
     plain = lambda value: value.item() if isinstance(value, np.generic) else value
     known = lambda value: not (isinstance(value, float) and not math.isfinite(value)) and value is not pd.NA
@@ -281,7 +285,7 @@ def _rendered(figure, kind: str) -> bytes:
 
 # %% ../../nbs/show/saving.ipynb #510dd0ef
 def save_figure(
-    figure,  # matplotlib figure
+    figure: Figure,  # matplotlib figure
     path: Path,  # without a suffix; `.svg` and `.png` are written
 ) -> list[Path]:
     "Write a figure as SVG and PNG (200 dpi), where it differs visibly from what is there"
@@ -299,11 +303,11 @@ class Page:
     "What a paper's notebook shows, and its folder of `figures/` holds"
 
     tables: dict[str, pd.DataFrame]  # by the names of their files
-    figures: dict  # matplotlib figures, by the names of their files
+    figures: dict[str, Figure]  # matplotlib figures, by the names of their files
     captions: dict[str, str]  # what stands below each table
     texts: dict[str, str] = field(default_factory=dict)  # in Markdown, by the names of their files
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         "Figures are named after models, whose names may hold what a file's should not"
         named = {re.sub(r"[^\w.-]+", "-", name).strip("-"): figure for name, figure in self.figures.items()}
         object.__setattr__(self, "figures", named)

@@ -12,6 +12,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from .. import __version__
 from ..data.registry import list_files
@@ -25,7 +26,7 @@ __all__ = ['share_results']
 SCORES = resource("shared_results.toml")
 
 
-def scores_of(record: dict) -> Iterator[tuple[str, dict, float, tuple[float, float] | None]]:
+def scores_of(record: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], float, tuple[float, float] | None]]:
     "Name, what it is, score and interval of each number of a record that goes out"
     values = record["values"]
     for name, of in SCORES.get(record["metric"], {}).items():
@@ -107,11 +108,11 @@ def _as_result(record: dict, name: str, of: dict, score: float, interval) -> dic
 
 
 def every_eval_ever(
-    records: Iterable[dict],  # of one model
+    records: Iterable[dict[str, Any]],  # of one model
     organization: str,  # whose results they are
     relationship: str = "third_party",  # first_party: the model's own makers; collaborative, other
     at: float | None = None,  # seconds since 1970; None: now
-) -> dict:
+) -> dict[str, Any]:
     "Records as an aggregate of Every Eval Ever 0.3.0"
     records, at = list(records), str(int(time.time() if at is None else at))
     first, results = records[0], [_as_result(r, *score) for r in records for score in scores_of(r)]
@@ -127,7 +128,7 @@ def every_eval_ever(
 
 # %% ../../nbs/show/sharing.ipynb #d0a32f3b
 def hub_results(
-    records: Iterable[dict],  # of one model
+    records: Iterable[dict[str, Any]],  # of one model
     dataset: str,  # the benchmark's name on the hub
 ) -> str:  # YAML
     "Records as a file of a model's `.eval_results` on the hub"
@@ -146,7 +147,7 @@ def hub_results(
 
 # %% ../../nbs/show/sharing.ipynb #dafddffc
 def share_results(
-    records: Iterable[dict],  # of any models
+    records: Iterable[dict[str, Any]],  # of any models
     out: str | Path,  # folder
     kind: str,  # every-eval-ever, eval-results (the hub's)
     dataset: str | None = None,  # of eval-results: the benchmark's name on the hub

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from string import Formatter
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -153,7 +154,7 @@ def _way_of_reading(r: dict) -> str:
 
 # %% ../../nbs/show/tables.ipynb #31c507d9
 def records_table(
-    records: list[dict] | None,  # result records, of any metric; None reads those of `folder`
+    records: list[dict[str, Any]] | None,  # result records, of any metric; None reads those of `folder`
     folder: Path | None,  # default: `results/` of the checkout
     metric: str,  # lmb, lmp, …
     columns: Iterable[str],  # that there are to be
@@ -211,7 +212,7 @@ def _of_metric(name: str, records: list[dict] | None, folder: Path | None, paper
 
 
 def lmb_table(
-    records: list[dict] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_lmb`, `published_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # the columns of `LMB_COLUMNS`
@@ -229,7 +230,7 @@ def lmb_table(
 
 # %% ../../nbs/show/tables.ipynb #99223471
 def rows_table(
-    records: list[dict] | None = None,  # from `lmb_of_rows`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `lmb_of_rows`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:
@@ -238,7 +239,7 @@ def rows_table(
 
 # %% ../../nbs/show/tables.ipynb #ef091aed
 def target_gaps(
-    records: list[dict] | None = None,  # from `measure_lmb`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_lmb`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # model, method, …, targets, n, gap with its interval, share; the commonest terms of a type first
@@ -280,7 +281,8 @@ CHANGE_COLUMNS = ("model", "method", "bias_type", "train_seed", "corpus", "split
 # %% ../../nbs/show/tables.ipynb #8726cb47
 @made_once
 def lmb_changes(
-    records: list[dict] | None = None,  # from `measure_lmb`, of models before and after; None reads those of `folder`
+    # from `measure_lmb`, of models before and after; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
     against: str = "baseline",  # the model before; a method, such as FT: its model of the same training seed
@@ -355,7 +357,7 @@ def _corpus_hashes(row):
 
 # %% ../../nbs/show/tables.ipynb #9e129f9b
 def lmp_table(
-    records: list[dict] | None = None,  # from `measure_lmp`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_lmp`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # train_seed is nan for models that were not debiased
@@ -375,7 +377,8 @@ def _log_rise(before: pd.DataFrame, after: pd.DataFrame, nll: str) -> np.ndarray
 # %% ../../nbs/show/tables.ipynb #b4cb48a2
 @made_once
 def lmp_changes(
-    records: list[dict] | None = None,  # from `measure_lmp`, of models before and after; None reads those of `folder`
+    # from `measure_lmp`, of models before and after; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types; "own" for those of a corpus of one's own
 ) -> pd.DataFrame:  # model, method, bias_type, train_seed, corpus, n, seeds; before, after, rise and p of either kind
@@ -427,7 +430,7 @@ BAND_COLUMNS = tuple(_SPECS["random_band"]["columns"])
 
 # %% ../../nbs/show/tables.ipynb #62529485
 def random_band(
-    records: list[dict] | None = None,  # from `measure_random`; None reads those of `folder`
+    records: list[dict[str, Any]] | None = None,  # from `measure_random`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # model, corpus, split, bias_type, models; t, gap and share with _low and _high; significant
@@ -443,7 +446,8 @@ def random_band(
 
 # %% ../../nbs/show/tables.ipynb #32d3c927
 def false_alarm_table(
-    records: list[dict] | None = None,  # from `measure_false_alarms`, `measure_swapped_labels`; None reads `folder`
+    # from `measure_false_alarms`, `measure_swapped_labels`; None reads `folder`
+    records: list[dict[str, Any]] | None = None,
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # the columns of `ALARM_COLUMNS`: one per test (`TESTS`, `CONTRAST_TESTS`)
@@ -522,7 +526,7 @@ class Task:
     value: str  # its column
     counted: str  # what n counts
     params: tuple[str, ...]  # of its records
-    compare: Callable  # of two records, one before and one after: a dict of `tested`
+    compare: Callable[..., dict[str, Any]]  # of two records, one before and one after: a dict of `tested`
     scores: tuple[str, ...]  # columns with _low and _high
     tested: tuple[str, ...]
 
@@ -570,7 +574,7 @@ class Task:
         except ValueError as e:
             raise ValueError(f"{before['path']} and {after['path']}: {e}") from e
 
-    def measured_on(self, row) -> str:
+    def measured_on(self, row: Any) -> str:
         "On how much a row of `tests` was measured, in words"
         return f"{row.n:,} {self.counted} in {row.n_dialogues:,} dialogues, {corpus_title(row.corpus)}"
 

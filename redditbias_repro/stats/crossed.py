@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 # %% auto #0
 __all__ = ['pigeonhole_weights']
 
 # %% ../../nbs/stats/crossed.ipynb #67cbb5c1
 def pigeonhole_weights(
-    clusters,  # (n,) labels; a tuple of two such, rows and columns: both are drawn
+    clusters: ArrayLike,  # (n,) labels; a tuple of two such, rows and columns: both are drawn
     resamples: int = 2000,
     seed: int = 0,
 ) -> np.ndarray:  # (resamples, n) how often each value counts

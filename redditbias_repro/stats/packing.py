@@ -8,9 +8,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 
 from ..specs import lemma_labels
 
@@ -19,14 +21,14 @@ __all__ = ['pack_pairs', 'unpack_pairs', 'pack_sentences', 'unpack_sentences', '
 
 # %% ../../nbs/stats/packing.ipynb #3a566a49
 def pack_pairs(
-    nll1,  # (n,) negative log likelihood of each stereotype, nats, summed over its scored tokens
-    tokens1,  # (n,) its scored tokens
-    nll2,  # (n,) the same of its counterfactual
-    tokens2,  # (n,)
+    nll1: ArrayLike,  # (n,) negative log likelihood of each stereotype, nats, summed over its scored tokens
+    tokens1: ArrayLike,  # (n,) its scored tokens
+    nll2: ArrayLike,  # (n,) the same of its counterfactual
+    tokens2: ArrayLike,  # (n,)
     # (n,) the terms exchanged, "jews → christians"; "" or None: not known, a cluster of its own
     targets: Iterable[str] | None = None,
     forms: Iterable[tuple[str, ...]] = (),  # terms that are forms of one word, as in `BiasSpec`
-) -> dict:  # what `unpack_pairs` reads: hexadecimal digits, and the clusters' names
+) -> dict[str, Any]:  # what `unpack_pairs` reads: hexadecimal digits, and the clusters' names
     """The scores of pairs, small enough for a record.
 
     Little-endian float32 (nll) and uint16 (tokens, number of the cluster), in hexadecimal."""
@@ -71,7 +73,7 @@ def _whole(text: str, n: int) -> np.ndarray:
 
 
 def unpack_pairs(
-    pairs: dict,  # from `pack_pairs`: `values["pairs"]` of a record
+    pairs: dict[str, Any],  # from `pack_pairs`: `values["pairs"]` of a record
 ) -> pd.DataFrame:  # a row for each pair: nll1, tokens1, nll2, tokens2, targets, cluster
     """The scores of each pair that a record keeps. log perplexity = nll / tokens.
 
@@ -87,14 +89,14 @@ def unpack_pairs(
 # %% ../../nbs/stats/packing.ipynb #b9190a92
 def pack_sentences(
     scores: pd.DataFrame,  # nll, nll_calibrated, n_tokens; a row a sentence
-) -> dict:  # what `unpack_sentences` reads, as in `pack_pairs`
+) -> dict[str, Any]:  # what `unpack_sentences` reads, as in `pack_pairs`
     "The scores of sentences, small enough for a record"
     nll = {k: np.asarray(scores[k], "<f4").tobytes().hex() for k in ("nll", "nll_calibrated")}
     return nll | {"tokens": _counts(scores["n_tokens"]).tobytes().hex()}
 
 
 def unpack_sentences(
-    scores: dict,  # `values["scores"]` of a record of `measure_lmp`
+    scores: dict[str, Any],  # `values["scores"]` of a record of `measure_lmp`
 ) -> pd.DataFrame:  # nll, nll_calibrated, tokens; a row a sentence, those without a token to score left out
     "The scores of each sentence that a record keeps"
     with _as_packed():
@@ -107,10 +109,10 @@ _CELLS = ("text11", "text12", "text21", "text22")
 
 
 def pack_contrasts(
-    nll,  # (n, 4) negative log-likelihoods of the four sentences, nats
+    nll: ArrayLike,  # (n, 4) negative log-likelihoods of the four sentences, nats
     targets: Iterable[str],  # (n,) target pair of each
     attributes: Iterable[str],  # (n,) attribute pair of each
-) -> dict:  # what `unpack_contrasts` reads, as in `pack_pairs`
+) -> dict[str, Any]:  # what `unpack_contrasts` reads, as in `pack_pairs`
     "The scores of contrasts, small enough for a record"
     made = {cell: column.astype("<f4").tobytes().hex() for cell, column in zip(_CELLS, np.asarray(nll).T)}
     for what, labels in (("targets", targets), ("attributes", attributes)):
@@ -120,7 +122,7 @@ def pack_contrasts(
 
 
 def unpack_contrasts(
-    packed: dict,  # from `pack_contrasts`
+    packed: dict[str, Any],  # from `pack_contrasts`
 ) -> pd.DataFrame:  # text11, text12, text21, text22 (negative log-likelihoods), target, attribute; a row a sentence
     "The scores of each contrast that a record keeps"
     with _as_packed():

@@ -5,11 +5,12 @@
 # %% ../../nbs/stats/paired.ipynb #fe9b84ef
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ..records import resource
@@ -45,7 +46,7 @@ def _finite(x) -> np.ndarray:
 
 # %% ../../nbs/stats/paired.ipynb #69840a48
 def cluster_df(
-    shares,  # (k,) of the values that each cluster holds; they sum to 1
+    shares: Sequence[float] | np.ndarray,  # (k,) of the values that each cluster holds; they sum to 1
 ) -> float:  # nan for one cluster
     "Bell and McCaffrey's degrees of freedom of a mean: k − 1 for even clusters, fewer for uneven ones"
     w = np.asarray(shares, dtype=np.float64)
@@ -56,7 +57,7 @@ def cluster_df(
 
 # %% ../../nbs/stats/paired.ipynb #87ae75c2
 def allow_marks(
-    shares,  # (k,) of the values that each cluster holds; they sum to 1
+    shares: Sequence[float] | np.ndarray,  # (k,) of the values that each cluster holds; they sum to 1
 ) -> bool:
     "Whether clusters are enough, and even enough, that a mean over them can be told from zero by t and by sign flips"
     return len(shares) >= FEWEST_CLUSTERS and cluster_df(shares) >= FEWEST_DF
@@ -99,9 +100,9 @@ class MeanTest:
 
 # %% ../../nbs/stats/paired.ipynb #76e7ff32
 def mean_test(
-    x,  # (n,) values, or (n, seeds) of several training seeds
+    x: ArrayLike,  # (n,) values, or (n, seeds) of several training seeds
     # (n,) labels; a tuple of two such, which cut across each other: by both; None: independent values
-    clusters=None,
+    clusters: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> MeanTest:  # t, p and interval are nan where clusters leave fewer than `FEWEST_DF` degrees of freedom
     """t-test of a mean, cluster-robust (CR2, Bell and McCaffrey's degrees of freedom) where there are clusters.
@@ -137,9 +138,9 @@ def _t_test(mean, se, df, largest, alpha) -> MeanTest:
 
 # %% ../../nbs/stats/paired.ipynb #4dfb5856
 def pooled_mean(
-    means,  # (k,) of independent samples
-    ses,  # (k,) their standard errors
-    dfs,  # (k,) and degrees of freedom
+    means: ArrayLike,  # (k,) of independent samples
+    ses: ArrayLike,  # (k,) their standard errors
+    dfs: ArrayLike,  # (k,) and degrees of freedom
     alpha: float = 0.05,
 ) -> MeanTest:  # nan throughout where one of them has no test
     "t-test of the mean of several means, by Welch and Satterthwaite"
@@ -150,9 +151,9 @@ def pooled_mean(
 
 # %% ../../nbs/stats/paired.ipynb #b25a2026
 def sign_flip(
-    x,  # (n,)
+    x: ArrayLike,  # (n,)
     # (n,) labels; what has the same is flipped together. A tuple of two: by each, the larger p. None: one at a time
-    clusters=None,
+    clusters: ArrayLike | None = None,
     resamples: int = 9999,  # random flips, where all of them would be more
     seed: int = 0,
 ) -> float:  # p, two-tailed
@@ -194,8 +195,8 @@ class PreferenceShare:
 
 # %% ../../nbs/stats/paired.ipynb #13217da8
 def preference_share(
-    gap,  # (n,) log perplexity 1 − log perplexity 2
-    clusters=None,  # (n,) labels
+    gap: ArrayLike,  # (n,) log perplexity 1 − log perplexity 2
+    clusters: ArrayLike | None = None,  # (n,) labels
     alpha: float = 0.05,
 ) -> PreferenceShare:
     "Share of the pairs whose stereotype is likelier than its counterfactual"
@@ -279,9 +280,9 @@ def no_worse(
 
 # %% ../../nbs/stats/paired.ipynb #888a6c73
 def bias_change(
-    before,  # (n,) gaps of the model before
-    after,  # (n,) of the model after, on the same pairs; (n, seeds) of several trainings
-    clusters=None,  # (n,) labels of the terms exchanged; a tuple of two as in `mean_test`
+    before: ArrayLike,  # (n,) gaps of the model before
+    after: ArrayLike,  # (n,) of the model after, on the same pairs; (n, seeds) of several trainings
+    clusters: ArrayLike | None = None,  # (n,) labels of the terms exchanged; a tuple of two as in `mean_test`
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     seed: int = 0,  # of the sign flips
@@ -373,9 +374,9 @@ CONTRAST_TESTS = {
 
 
 def swapped_label_alarms(
-    ppl1,  # (n,) perplexities of the stereotypes
-    ppl2,  # (n,)
-    clusters,  # (n,) labels of the terms exchanged
+    ppl1: ArrayLike,  # (n,) perplexities of the stereotypes
+    ppl2: ArrayLike,  # (n,)
+    clusters: ArrayLike,  # (n,) labels of the terms exchanged
     by: str = "pair",  # whose labels are swapped together: "pair" or "cluster"
     draws: int = 1000,
     alpha: float = 0.05,

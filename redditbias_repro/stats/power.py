@@ -5,11 +5,13 @@
 # %% ../../nbs/stats/power.ipynb #ce92b95d
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import optimize, stats
 
 from .paired import _codes, allow_marks, cluster_df
@@ -34,9 +36,9 @@ def _within(of: np.ndarray, level: np.ndarray) -> float:
 
 # %% ../../nbs/stats/power.ipynb #ed3d2b2f
 def crossed_components(
-    x,  # (n,) values
-    rows,  # (n,) labels, such as target terms
-    columns,  # (n,) labels, such as attributes
+    x: ArrayLike,  # (n,) values
+    rows: ArrayLike,  # (n,) labels, such as target terms
+    columns: ArrayLike,  # (n,) labels, such as attributes
 ) -> Components:  # none negative
     "Variances between rows, between columns, between cells and within them. `ValueError` where nothing varies"
     x = np.asarray(x, dtype=np.float64)
@@ -130,7 +132,7 @@ def _smallest(s: _Samples, power: float, alpha: float) -> float:
 
 # %% ../../nbs/stats/power.ipynb #face1764
 MOST = 128  # rows, or columns, that are searched
-MENDED = {  # a set at hand, mended
+MENDED: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # a set at hand, mended
     "twice_rows": lambda n: np.tile(n, (2, 1)),
     "twice_columns": lambda n: np.tile(n, (1, 2)),
     "twice_values": lambda n: 2 * n,

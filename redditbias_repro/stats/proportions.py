@@ -5,10 +5,12 @@
 # %% ../../nbs/stats/proportions.ipynb #fab758c2
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from .multiplicity import holm
@@ -19,7 +21,7 @@ __all__ = ['rate_test', 'compare_groups', 'rate_interval']
 
 # %% ../../nbs/stats/proportions.ipynb #9573b0eb
 ALPHA, POWER = 0.05, 0.8
-REACH = stats.norm.isf(ALPHA / 2) + stats.norm.ppf(POWER)  # standard errors of a difference that is found
+REACH: float = stats.norm.isf(ALPHA / 2) + stats.norm.ppf(POWER)  # standard errors of a difference that is found
 
 
 def smallest_difference(sd: float, n: int) -> float:
@@ -77,7 +79,7 @@ def _both(dominant, minoritized) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-def group_test(dominant, minoritized) -> GroupTest:
+def group_test(dominant: ArrayLike, minoritized: ArrayLike) -> GroupTest:
     """Z-test of two groups (§2.2), unpaired: (n,) values of the responses to contexts of A, and to their parallel ones.
 
     `ValueError` for numbers of values that differ, and for fewer than two."""
@@ -120,7 +122,7 @@ def _mcnemar(difference: np.ndarray) -> float:
     return float(mcnemar([[0, up], [down, 0]], exact=True).pvalue)
 
 
-def paired_group_test(dominant, minoritized, resamples: int = 9999, seed: int = 0) -> PairedTest:
+def paired_group_test(dominant: ArrayLike, minoritized: ArrayLike, resamples: int = 9999, seed: int = 0) -> PairedTest:
     """Test of paired values, (n,) as in `group_test`; resamples are of the sign flips.
 
     The interval is of the mean difference, by t; with few pairs that differ it and an exact p may not agree."""
@@ -136,7 +138,7 @@ def paired_group_test(dominant, minoritized, resamples: int = 9999, seed: int = 
 
 # %% ../../nbs/stats/proportions.ipynb #dad1ba69
 def compare_groups(
-    values: dict[str, tuple],  # measure → values of A and of B, (n,) each
+    values: Mapping[str, tuple[ArrayLike, ArrayLike]],  # measure → values of A and of B, (n,) each
     resamples: int = 9999,
     seed: int = 0,
 ) -> pd.DataFrame:  # a row a measure, with the fields of `GroupTest`, and those of `PairedTest` as paired_…

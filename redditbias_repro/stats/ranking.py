@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from string import ascii_letters
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from .crossed import pigeonhole_weights
@@ -52,7 +53,8 @@ class Ranking:
 
 # %% ../../nbs/stats/ranking.ipynb #018dc40d
 def rank_columns(
-    samples: Sequence[tuple],  # (x, clusters) each: x (n, m) a row a unit; clusters as in `mean_test`
+    # (x, clusters) each: x (n, m) a row a unit; clusters as in `mean_test`
+    samples: Sequence[tuple[ArrayLike, ArrayLike | None]],
     alpha: float = 0.05,
     resamples: int = 2000,
     seed: int = 0,
@@ -103,7 +105,7 @@ def _ranks(values: np.ndarray) -> np.ndarray:
 # %% ../../nbs/stats/ranking.ipynb #bcabe0d1
 def means_covariance(
     x: np.ndarray,  # (n, c) values of n units in c cells
-    clusters=None,  # (n,) labels, or a tuple of two such, as in `mean_test`
+    clusters: ArrayLike | None = None,  # (n,) labels, or a tuple of two such, as in `mean_test`
 ) -> np.ndarray:  # (c, c)
     "Covariance of the means of cells over the same units, cluster-robust as in `mean_test`"
     x = np.asarray(x, np.float64)

@@ -5,7 +5,8 @@
 # %% ../../nbs/stats/resampling.ipynb #edb7dc33
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,7 +18,7 @@ __all__ = ['cluster_sums', 'bootstrap_interval', 'paired_test', 'jackknife', 've
 # %% ../../nbs/stats/resampling.ipynb #176cd6ac
 def cluster_sums(
     statistics: np.ndarray,  # (n, s) what is summed, of each example
-    dialogues: Iterable | None = None,  # (n,) to which dialogue each belongs; None: each is its own
+    dialogues: Iterable[Any] | None = None,  # (n,) to which dialogue each belongs; None: each is its own
 ) -> np.ndarray:  # (K, s) of each dialogue
     "Sums over dialogues. `ValueError` for other numbers of examples"
     statistics = np.asarray(statistics, float)
@@ -37,7 +38,7 @@ def _weights(n: int, k: int, rng: np.random.Generator) -> np.ndarray:
 
 def bootstrap_interval(
     sums: np.ndarray,  # (K, s) from `cluster_sums`
-    measure,  # from sums (…, s) to scores (…)
+    measure: Callable[[np.ndarray], Any],  # from sums (…, s) to scores (…)
     resamples: int = 5000,
     level: float = 0.95,
     seed: int = 0,
@@ -61,7 +62,7 @@ def bootstrap_interval(
 def paired_test(
     before: np.ndarray,  # (K, s) from `cluster_sums`
     after: np.ndarray,  # (K, s) of another model, on the same dialogues
-    measure,  # from sums (…, s) to scores (…)
+    measure: Callable[[np.ndarray], Any],  # from sums (…, s) to scores (…)
     resamples: int = 5000,
     level: float = 0.95,
     seed: int = 0,
@@ -115,7 +116,7 @@ def verdict_of(
 
 # %% ../../nbs/stats/resampling.ipynb #ccacf8cc
 def pack_bits(
-    bits: Iterable,  # 0 or 1, or truth values
+    bits: Iterable[Any],  # 0 or 1, or truth values
 ) -> str:
     "Bits as hexadecimal digits"
     return np.packbits(np.asarray(bits).astype(bool)).tobytes().hex()
@@ -129,7 +130,7 @@ def unpack_bits(
 
 
 def pack_dialogues(
-    names: Iterable,  # (n,) the dialogue of each example
+    names: Iterable[Any],  # (n,) the dialogue of each example
 ) -> str:
     "Dialogues by number, as runs, in hexadecimal digits of 32-bit numbers"
     codes = pd.factorize(np.asarray(list(names)))[0]
@@ -151,8 +152,8 @@ def count_dialogues(
 
 
 def shared_dialogues(
-    before: dict,  # a record whose values have `dialogues`, from `pack_dialogues`
-    after: dict,  # of another model
+    before: dict[str, Any],  # a record whose values have `dialogues`, from `pack_dialogues`
+    after: dict[str, Any],  # of another model
 ) -> np.ndarray:  # (n,) int, as `unpack_dialogues`
     "The dialogues of two records. `ValueError` if they have other ones, or do not say"
     one, other = (record["values"].get("dialogues") for record in (before, after))

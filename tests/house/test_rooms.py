@@ -1,9 +1,12 @@
 """The plan of the house: a room uses only rooms above it, and general rooms know no paper."""
 
 import ast
+import importlib
 import importlib.util
+import inspect
 import re
 import tempfile
+import typing
 from pathlib import Path
 
 import pytest
@@ -120,6 +123,56 @@ def test_imports_make_no_circle():
     for name in MODULES:
         if name:
             visit(name)
+
+
+# of these a type says of what: `list[str]`, `dict[str, Any]`
+OF_WHAT = {"Callable", "Counter", "Iterable", "Iterator", "Mapping", "Sequence", "dict", "list", "set", "tuple"}
+
+
+def untyped(body, owner=""):
+    """Public parameters, values and fields whose type is not said, or in part: what `pyright --verifytypes` counts."""
+    for n in body:
+        if isinstance(n, ast.ClassDef) and not n.name.startswith("_"):
+            yield from untyped(n.body, f"{n.name}.")
+        said = {}
+        if isinstance(n, ast.AnnAssign):
+            said = {ast.unparse(n.target): n.annotation}
+        elif isinstance(n, ast.FunctionDef) and (not n.name.startswith("_") or n.name in ("__init__", "__call__")):
+            static = any(isinstance(d, ast.Name) and d.id == "staticmethod" for d in n.decorator_list)
+            parameters = [*n.args.posonlyargs, *n.args.args][1 if owner and not static else 0 :] + n.args.kwonlyargs
+            parameters += [a for a in (n.args.vararg, n.args.kwarg) if a]
+            said = {f"{n.name}({a.arg})": a.annotation for a in parameters}
+            said |= {} if n.name == "__init__" else {f"{n.name}()": n.returns}
+        for what, annotation in said.items():
+            nodes = [] if annotation is None else list(ast.walk(annotation))
+            whole = {id(s.value) for s in nodes if isinstance(s, ast.Subscript)}
+            in_part = any(isinstance(s, ast.Name) and s.id in OF_WHAT and id(s) not in whole for s in nodes)
+            if annotation is None or in_part:
+                yield owner + what
+
+
+def test_what_says_no_type_is_found():
+    code = (
+        "class A:\n  b: list\n  def __init__(self, c): ...\n  def _d(self, e): ...\ndef f(g: dict[str, int], *h): ..."
+    )
+    assert list(untyped(ast.parse(code).body)) == ["A.b", "A.__init__(c)", "f(h)", "f()"]
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_every_public_name_says_its_type(name):
+    """The package ships `py.typed`: a type checker takes what it says, and these are names that there are."""
+    tree = ast.parse(MODULES[name].read_text(encoding="utf-8"))
+    assert list(untyped(tree.body)) == []
+    module = importlib.import_module(f"redditbias_repro.{name}".rstrip("."))
+    names = dict(vars(module))
+    for n in tree.body:  # what is imported for type checkers alone
+        if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING":
+            exec(compile(ast.Module(n.body, []), str(MODULES[name]), "exec"), names)
+    own = [v for k, v in vars(module).items() if k[0] != "_" and getattr(v, "__module__", "") == module.__name__]
+    for value in own:
+        for typed in [value, *vars(value).values()] if inspect.isclass(value) else [value]:
+            if inspect.isclass(typed) or inspect.isfunction(typed):
+                typing.get_type_hints(typed, localns=names)
 
 
 @pytest.mark.parametrize(

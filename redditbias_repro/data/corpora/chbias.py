@@ -9,12 +9,16 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from ..registry import SPLITS, SWAPS, fetch, with_corpus
 from ...records import check_known, resource
 from ...specs import BiasSpec, find_terms, load_spec
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import BertTokenizer
 
 # %% auto #0
 __all__ = ['CATEGORIES', 'released_spec', 'read_released', 'cdial_tokenizer', 'cdial_sizes']
@@ -116,7 +120,7 @@ CDIAL_VOCABULARY = "thu-coai/CDial-GPT/config/cgpt/vocab.txt"
 CDIAL_CONFIGURATION = "thu-coai/CDial-GPT/config/cgpt/config.json"
 
 # %% ../../../nbs/data/corpora/chbias.ipynb #00e4d1be
-def cdial_tokenizer():
+def cdial_tokenizer() -> BertTokenizer:
     "CDial-GPT's tokenizer (Wang et al., NLPCC 2020), from its released vocabulary. `FetchError` where it cannot be had"
     from transformers import BertTokenizer
 

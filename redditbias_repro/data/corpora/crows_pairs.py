@@ -34,7 +34,7 @@ def differing_words(first: str, second: str) -> tuple[str, str]:
     return " ".join(a[a0:a1]), " ".join(b[b0:b1])
 
 # %% ../../../nbs/data/corpora/crows_pairs.ipynb #d6c6e10f
-def read_pair_set(name: str = "crows-pairs", path: str | Path | None = None, first: str = "stereotype"):
+def read_pair_set(name: str = "crows-pairs", path: str | Path | None = None, first: str = "stereotype") -> pd.DataFrame:
     """Pairs in the release's order: text1, text2, target1, target2, bias_type, direction.
 
     `path` is the released CSV, or one with its columns; None: the registered file. `first` is what `text1` is: the

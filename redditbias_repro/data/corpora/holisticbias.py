@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import lru_cache
 
 import numpy as np
@@ -72,7 +73,12 @@ def _noun_phrases(version: str, found: tuple) -> pd.DataFrame:
     return rows.sort_values(list(PHRASE_COLUMNS), ignore_index=True)
 
 
-def read_prompts(version: str = "v1.0", small: bool = False, axes=None, templates=None) -> pd.DataFrame:
+def read_prompts(
+    version: str = "v1.0",
+    small: bool = False,
+    axes: str | Iterable[str] | None = None,
+    templates: str | Iterable[str] | None = None,
+) -> pd.DataFrame:
     """Every prompt of one of `PROMPTS` as the release's `sentences.csv` has it: the same rows in the same order.
 
     text, `PHRASE_COLUMNS`, template, first_turn_only, must_be_noun. Only some axes and templates, and only the

@@ -9,6 +9,7 @@ import json
 import zipfile
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -120,7 +121,7 @@ def _belief_state(metadata: dict) -> dict[str, str]:
     return state
 
 
-def read_turns(dialogues: dict) -> pd.DataFrame:
+def read_turns(dialogues: dict[str, Any]) -> pd.DataFrame:
     """Turns: dialogue, turn, system (said before), user, state (after), changed (new slots and values).
 
     Of dialogues in MultiWOZ's format, by name {"log": [user, system, user, …]}, each with `text` and, in system turns,

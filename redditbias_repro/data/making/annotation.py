@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -41,7 +42,13 @@ def sheet_order(n: int, annotators: int = 1, overlap: int = 0, seed: int = 0) ->
 
 # %% ../../../nbs/data/making/annotation.ipynb #a22b9ccb
 def make_sheets(
-    phrases: pd.DataFrame, folder: str | Path, annotators=1, overlap=0, sample=None, seed=0, layout="phrases"
+    phrases: pd.DataFrame,
+    folder: str | Path,
+    annotators: int | Iterable[str] = 1,
+    overlap: int | None = 0,
+    sample: int | None = None,
+    seed: int = 0,
+    layout: str = "phrases",
 ) -> list[Path]:
     """Sheets to label (Appendix B), in a folder with GUIDELINES.md; their paths.
 
@@ -156,12 +163,14 @@ class LabelScreen:
         self,
         path: str | Path,  # a sheet of `make_sheets`
     ):
-        self.path = Path(path)
+        self.path: Path = Path(path)
         if sheets.kind_of(sheets.sheet_cells(self.path)) == "sentences":
             raise ValueError(f"{path} has one label per text, but the screen needs two: fill it in as a spreadsheet")
-        self.table = _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
+        self.table: pd.DataFrame = (
+            _read_sheet(self.path, MARKS).drop(columns=["annotator", "row"]).reset_index(drop=True)
+        )
         answered = np.flatnonzero(self.table[list(LABELS)].to_numpy() != "")
-        self.place = int(answered[-1]) + 1 if len(answered) else 0  # of the question that is open: two a row
+        self.place: int = int(answered[-1]) + 1 if len(answered) else 0  # of the question that is open: two a row
 
     @property
     def row(self) -> int:
@@ -193,7 +202,7 @@ class LabelScreen:
         "To the question before"
         self.place = max(0, self.place - 1)
 
-    def show(self):  # an ipywidgets box
+    def show(self) -> Any:  # an ipywidgets box
         "The screen. `ImportError` says what to install"
         try:
             import ipywidgets as w
@@ -203,9 +212,10 @@ class LabelScreen:
                 "the labelling screen needs ipywidgets and ipyevents: pip install ipywidgets ipyevents, and restart "
                 "JupyterLab. A spreadsheet does as well"
             ) from e
-        self.bar, self.text = w.IntProgress(max=2 * len(self.table), layout={"width": "100%"}), w.HTML()
+        self.bar: Any = w.IntProgress(max=2 * len(self.table), layout={"width": "100%"})
+        self.text: Any = w.HTML()
         titles = {"1": "1  biased", "0": "0  not biased", "x": "x  leave empty", "ArrowLeft": "←  back"}
-        self.buttons = {key: w.Button(description=title) for key, title in titles.items()}
+        self.buttons: dict[str, Any] = {key: w.Button(description=title) for key, title in titles.items()}
         for key, button in self.buttons.items():
             button.on_click(partial(self._do, key))
         box = w.VBox([self.bar, self.text, w.HBox(list(self.buttons.values()))], layout={"max_width": "50em"})
@@ -213,7 +223,7 @@ class LabelScreen:
         self._draw()
         return box
 
-    def press(self, event: dict) -> None:
+    def press(self, event: dict[str, Any]) -> None:
         "What the key of an event does, as ipyevents has it: the same as its button"
         if button := getattr(self, "buttons", {}).get(event.get("key")):
             button.click()
@@ -311,7 +321,9 @@ def merge_labels(labels: pd.DataFrame, rule: str = "first") -> pd.DataFrame:
 SIZES = {"train": 0.6, "valid": 0.2, "test": 0.2}
 
 
-def split(labels: pd.DataFrame, spec: BiasSpec, sizes: dict[str, float] = SIZES, seed: int = 0):
+def split(
+    labels: pd.DataFrame, spec: BiasSpec, sizes: dict[str, float] = SIZES, seed: int = 0
+) -> dict[str, pd.DataFrame]:
     """Counterfactual pairs of the phrases that are labelled as biased, by split (RedditBias §2.3 and §3.1).
 
     Labels are from `merge_labels`; sizes are shares, or numbers of phrases: `ValueError` if there are fewer. Pairs have
@@ -375,7 +387,9 @@ def _stratified(pairs: pd.DataFrame, numbers: dict[str, int], seed: int) -> np.n
 COUNTS = ("annotated_comments", "biased_comments", "biased_phrases", "train", "dev", "test")  # of RedditBias Table 3
 
 # %% ../../../nbs/data/making/annotation.ipynb #2cca2044
-def count_labels(labels: pd.DataFrame, splits: dict[str, pd.DataFrame] | None = None, name: str = "own"):
+def count_labels(
+    labels: pd.DataFrame, splits: dict[str, pd.DataFrame] | None = None, name: str = "own"
+) -> pd.DataFrame:
     "Table 3 of one's own annotation, from what `merge_labels` and `split` give: bias_type and `COUNTS`"
     comments, phrases = labels["bias sent"], labels["bias phrase"]
     counts = [int(n.sum()) for n in (comments != "", comments == "1", phrases == "1")]
@@ -395,8 +409,8 @@ def annotate(
     marks: dict[str, str] | None = None,  # as in `read_sheets`
     sizes: dict[str, float] = SIZES,  # as in `split`
     seed: int = 0,  # of sheets, splits and intervals
-    **asked,  # annotators, overlap, sample, layout of `make_sheets`
-) -> dict:  # sheets (paths), labels, table3, agreement (or None), splits; only sheets while nothing is labelled
+    **asked: Any,  # annotators, overlap, sample, layout of `make_sheets`
+) -> dict[str, Any]:  # sheets (paths); once something is labelled labels, table3, agreement (or None), splits
     """Make the sheets of a bias type, or turn the labels in them into splits.
 
     `FileNotFoundError` without phrases, `ValueError` for a sheet without labels beside others; nothing is written"""

@@ -213,7 +213,14 @@ def _posts_of_table(
                 yield post
 
 # %% ../../../nbs/data/making/collection.ipynb #2c2eaac7
-def find_posts(path: str | Path, specs: dict[str, BiasSpec], column=None, stats=None, progress=True, parts=None):
+def find_posts(
+    path: str | Path,
+    specs: dict[str, BiasSpec],
+    column: str | None = None,
+    stats: Counter[str] | None = None,
+    progress: bool = True,
+    parts: Path | None = None,
+) -> pd.DataFrame:
     """Posts that hold a target of T1 and an attribute of A1, anywhere, in the file's order (CHBias §3.2).
 
     id, bias_type, target, attribute, body; of .jsonl, .ndjson, .json, an object a line, or a list of them, or .csv. The

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -103,7 +104,7 @@ class Matcher:
         self._found_in_text = _automaton(list(self._owners))
         self._literals = list(self._owners)
         of_targets = [x for x, owners in self._owners.items() if any(part == "targets1" for _, part, _ in owners)]
-        self.in_lines = _automaton(of_targets)
+        self.in_lines: Callable[[bytes], list[tuple[int, int]]] = _automaton(of_targets)
 
     def __call__(self, text: str) -> dict[str, tuple[str, str]]:
         """Of each bias type for which it is a candidate the first target phrase and the first attribute in a text.
@@ -165,7 +166,7 @@ def _unpacked(path: Path, raw) -> tuple[Iterator[bytes], tuple]:
     return iter(lambda: stream.read1(BLOCK), b""), broken  # `read` would lose what came before an error
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9af0755f
-def read_blocks(path: Path, stats: Counter, progress: bool) -> Iterator[bytes]:
+def read_blocks(path: Path, stats: Counter[str], progress: bool) -> Iterator[bytes]:
     "What a file holds, decompressed, in blocks; a file that cannot be read to its end counts as torn"
     from tqdm.auto import tqdm
 
@@ -198,7 +199,11 @@ def skip_bytes(blocks: Iterable[bytes], skip: int) -> Iterator[bytes]:
 
 
 def lines_with(
-    find: Callable, blocks: Iterable[bytes], stats: Counter, path: Path, between: Callable | None = None
+    find: Callable[[bytes], list[tuple[int, int]]],
+    blocks: Iterable[bytes],
+    stats: Counter[str],
+    path: Path,
+    between: Callable[[int], None] | None = None,
 ) -> Iterator[bytes]:
     """The lines in which something is found. A line across blocks is put together; nothing else is copied.
 
@@ -260,8 +265,12 @@ def _parse(line: bytes, stats: Counter) -> dict | None:
 
 # %% ../../../nbs/data/making/retrieval.ipynb #e779a879
 def find_candidates(
-    comments: Iterable[dict | None], matcher: Matcher, stats: Counter, after: int | None, before: int | None
-) -> Iterator[dict]:
+    comments: Iterable[dict[str, Any] | None],
+    matcher: Matcher,
+    stats: Counter[str],
+    after: int | None,
+    before: int | None,
+) -> Iterator[dict[str, Any]]:
     "A row for each comment and bias type that it is a candidate for"
     for comment in comments:
         when = comment and comment["created_utc"]
@@ -273,8 +282,15 @@ def find_candidates(
 
 # %% ../../../nbs/data/making/retrieval.ipynb #f7a2667b
 def scan_dump(
-    path: str | Path, matcher: Matcher, stats=None, after=None, before=None, progress=True, skip: int = 0, between=None
-) -> Iterator[dict]:
+    path: str | Path,
+    matcher: Matcher,
+    stats: Counter[str] | None = None,
+    after: int | None = None,
+    before: int | None = None,
+    progress: bool = True,
+    skip: int = 0,
+    between: Callable[[int], None] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Candidates of a .zst, .gz, .bz2, .xz or of plain lines of JSON, in their order: `COLUMNS`.
 
     As fast as it can be decompressed, and memory does not grow with the file. `stats` is counted up: bytes, lines,
@@ -347,8 +363,14 @@ def _ask(service: Service, params: dict) -> list[dict]:
 
 # %% ../../../nbs/data/making/retrieval.ipynb #64f35703
 def search_comments(
-    service: Service, queries: Iterable[str], after: int, before: int, progress=True, skip=None, between=None
-) -> Iterator[dict]:
+    service: Service,
+    queries: Iterable[str],
+    after: int,
+    before: int,
+    progress: bool = True,
+    skip: dict[str, Any] | None = None,
+    between: Callable[[dict[str, Any]], None] | None = None,
+) -> Iterator[dict[str, Any]]:
     """Every comment (as from `_record`) that the service finds, once; each query is asked for the whole period.
 
     It is in seconds since 1970, its end not included. `between` is called after each window with the `skip` to go on
@@ -394,7 +416,7 @@ def api_queries(spec: BiasSpec) -> list[str]:
     return [f'"{t}" {a}' for t in spec.targets1 for a in spec.attributes1]
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9e12e548
-def from_texts(texts, column: str = "body") -> Iterator[dict]:
+def from_texts(texts: pd.DataFrame | Iterable[Any], column: str = "body") -> Iterator[dict[str, Any]]:
     """Comments (as from `_record`) of a DataFrame, a Hugging Face dataset, an iterable of strings or of dictionaries.
 
     Without an id it is a hash of the text. `ValueError` names the columns where the one with the text is missing."""
@@ -445,7 +467,8 @@ def find_sources(
 
 # %% ../../../nbs/data/making/retrieval.ipynb #9e22aa2a
 def retrieve(
-    source,  # dump file, folder, pattern, address of an API, DataFrame, dataset or iterable of texts, or list of files
+    # dump file, folder, pattern, address of an API, DataFrame, dataset or iterable of texts, or list of files
+    source: str | Path | pd.DataFrame | Iterable[Any],
     specs: dict[str, BiasSpec] | Iterable[str] = BIAS_TYPES,  # specifications by name, or names as in `load_specs`
     out: str | Path | None = None,  # a .parquet file to write; None: nothing is written
     after: int | None = None,  # seconds since 1970, included; None: `years` before the end
@@ -453,7 +476,7 @@ def retrieve(
     years: float = YEARS,  # length of the period
     column: str = "body",  # of tables and datasets, the one with the text
     progress: bool = True,  # show bars
-    **api,  # size, rate, timeout, retries, pause of `Service`; dumps and texts need none
+    **api: Any,  # size, rate, timeout, retries, pause of `Service`; dumps and texts need none
 ) -> pd.DataFrame:  # the columns of `COLUMNS`; `.attrs["stats"]` counts what was read
     "Candidate comments for bias specifications (RedditBias §2.2), a row for each comment and bias type"
     specs = specs if isinstance(specs, dict) else load_specs(specs)
@@ -519,12 +542,12 @@ def _asked_period(after: int | None, before: str | int | None, years: float, par
     return found
 
 
-def part_of(parts: Path | None, name: str, *asked) -> Path | None:
+def part_of(parts: Path | None, name: str, *asked: Any) -> Path | None:
     "Where the candidates of a source are kept until all is done; other questions have another place"
     return parts and parts / f"{name}.{digest(asked)}.parquet"
 
 
-def file_identity(path: Path, specs: dict[str, BiasSpec]) -> list:
+def file_identity(path: Path, specs: dict[str, BiasSpec]) -> list[Any]:
     "What tells a file from another of its name, without reading all of it, and what is looked for in it"
     with path.open("rb") as file:
         head = hashlib.sha256(file.read(1 << 20)).hexdigest()
@@ -532,7 +555,9 @@ def file_identity(path: Path, specs: dict[str, BiasSpec]) -> list:
     return [path.resolve(), path.stat().st_size, path.stat().st_mtime_ns, head, terms]
 
 
-def scanned(part: Path | None, scan: Callable[[Counter, int, Callable], Iterable[dict]]) -> pd.DataFrame:
+def scanned(
+    part: Path | None, scan: Callable[[Counter[str], Any, Callable[[Any], None]], Iterable[dict[str, Any]]]
+) -> pd.DataFrame:
     """Candidates of a source: from its part if it was finished, else of a scan, which goes on where it was stopped.
 
     It is given what it counts up, how much it may read over (0: nothing), and what to call now and then with the same
@@ -710,7 +735,7 @@ def write_phrases(
     candidates: pd.DataFrame,  # from `retrieve`
     specs: dict[str, BiasSpec],  # by name
     folder: Path,  # a folder for each bias type appears in it
-    **options,  # of `make_phrases`
+    **options: Any,  # of `make_phrases`
 ) -> pd.DataFrame:  # bias_type, step, rows
     "`candidates.parquet` and `phrases.csv` for each bias type, and how many rows each step left"
     rows = []

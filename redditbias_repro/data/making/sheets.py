@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -164,7 +165,7 @@ def counts_of(
     given: pd.DataFrame,  # a row for each mark that somebody gave
     keys: list[str],  # columns that say of what
     column: str,  # with the mark
-    marks: list,  # that there are
+    marks: list[Any],  # that there are
     sort: bool = True,  # rows by their keys; else as they come
 ) -> pd.DataFrame:  # a row for each of the keys, a column for each mark
     "How often each mark was given"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -161,7 +162,7 @@ def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) ->
     return check
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #6ddf72d6
-OF_BIAS = {
+OF_BIAS: dict[str, Callable[..., Any]] = {
     "biased": _biased,
     "mostly_reduced": _mostly_reduced,
     "differs_by_category": _differs_by_category,
@@ -180,7 +181,12 @@ OF_BIAS = {
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ae251cf3
-def bias_cells(rows: pd.DataFrame, changes=None, beyond=None, rises=None) -> pd.DataFrame:
+def bias_cells(
+    rows: pd.DataFrame,
+    changes: pd.DataFrame | None = None,
+    beyond: pd.DataFrame | None = None,
+    rises: pd.DataFrame | None = None,
+) -> pd.DataFrame:
     """The cells that a check of bias looks at, from one model's rows of LMB and of tests (None: there are none).
 
     By method and bias type: t (mean of seeds), p (largest), significant (in all); `verdict` of a change, `beyond` and
@@ -215,7 +221,7 @@ def _named(claim, judge: Callable) -> list[Answer]:
     return [a for m in claim.model.split("; ") if m for a in told(*judge(m), m + AS_PRINTED)]
 
 
-def of_bias(judge: Callable, tested: bool = False) -> Callable:
+def of_bias(judge: Callable[..., Found], tested: bool = False) -> Callable[..., list[Answer]]:
     """A check of the printed cells of the paper's models, and of those of every model measured here.
 
     `tested`: a test decides, not sizes of |t|"""
@@ -351,7 +357,7 @@ def _some_better(talks: pd.DataFrame) -> Found:
     return (True if better else None, f"{text}; significant: {named}") if len(own) else (NONE, "")
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c57a373c
-def of_print(judge: Callable, of_talks: Callable | None = None) -> Callable:
+def of_print(judge: Callable[..., Found], of_talks: Callable[..., Found] | None = None) -> Callable[..., list[Answer]]:
     "A check of the printed numbers of the paper's models; with a judge of `talks` models measured here answer, too"
 
     def check(claim, measured) -> list[Answer]:
@@ -411,7 +417,7 @@ def _split_sizes(release: dict) -> Found:
 
 
 _SOME = "{n} of {sentences:,} sentences: {each}"
-OF_RELEASE = {
+OF_RELEASE: dict[str, Callable[..., Any]] = {
     "at_most_130": _of_cleaning(
         "longest", lambda left: left.longest <= 130, "characters of the longest sentence: {each}"
     ),
@@ -431,7 +437,7 @@ OF_RELEASE = {
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #06b43c59
-def of_release(judge: Callable) -> Callable:
+def of_release(judge: Callable[..., Found]) -> Callable[..., list[Answer]]:
     "A check of the released files; without them nothing is measured"
 
     def check(claim, measured) -> list[Answer]:
@@ -451,7 +457,7 @@ def _unanimous(claim, measured) -> list[Answer]:
     return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=OWN)]
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86
-def finding(words: str, model: str = TABLES, basis: str = OWN) -> Callable:
+def finding(words: str, model: str = TABLES, basis: str = OWN) -> Callable[..., list[Answer]]:
     "A check that fails where the audit has a finding with these words, or in a place with them"
 
     def check(claim, measured) -> list[Answer]:
@@ -463,7 +469,7 @@ def finding(words: str, model: str = TABLES, basis: str = OWN) -> Callable:
     return check
 
 
-def more_biased(more: tuple[str, str], less: tuple[str, str], times: float = 1.0) -> Callable:
+def more_biased(more: tuple[str, str], less: tuple[str, str], times: float = 1.0) -> Callable[..., list[Answer]]:
     "A check of two printed |t| before debiasing, of a model and category each: so many times as large"
 
     def check(claim, measured) -> list[Answer]:
@@ -563,7 +569,7 @@ def _model_sizes() -> Found:
     return None if same else False, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #7339b612
-CHECKS = {name: of_bias(judge, name in TESTED) for name, judge in OF_BIAS.items()}
+CHECKS: dict[str, Callable[..., Any]] = {name: of_bias(judge, name in TESTED) for name, judge in OF_BIAS.items()}
 CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_PRINT | {
     "posts_ten_thousand": _ten_thousand, "unanimous": _unanimous, "posts_a_keyword": _posts_a_keyword,
     "four_categories": looked_at(_categories, RELEASE), "keywords_are_combinations": _combinations,
@@ -582,7 +588,7 @@ AUDITS = (inconsistencies,)
 # %% ../../../nbs/papers/chbias/checks.ipynb #bb45a622
 def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
-) -> dict:  # lmb, tests, cells (of each model), talks (changes of dialogue), release, found (by the audit)
+) -> dict[str, Any]:  # lmb, tests, cells (of each model), talks (changes of dialogue), release, found (by the audit)
     "What the checks look at"
     release, lmb, tests = count_release(), measured_lmb(folder), change_tests(folder)
     looked = {"cells": cells_of_models(lmb, tests), "talks": tests["dialogue-changes"]}
@@ -592,7 +598,7 @@ def read_measured(
 NOT_TESTED = "not tested: "
 
 
-def statements_table(measured: dict) -> pd.DataFrame:
+def statements_table(measured: dict[str, Any]) -> pd.DataFrame:
     """All answers to the statements that have a test; what nobody tests says why.
 
     id, of, verdict, evidence (and what would decide), statement, source, test"""

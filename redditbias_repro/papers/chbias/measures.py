@@ -5,6 +5,8 @@
 # %% ../../../nbs/papers/chbias/measures.ipynb #f0fa2a51
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from ...metrics.measure import Measure
@@ -25,7 +27,7 @@ def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     return pair_measures("chbias", wanted, titles, beside_lmb), []
 
 
-def beside_lmb(records: list[dict]) -> pd.DataFrame:
+def beside_lmb(records: list[dict[str, Any]]) -> pd.DataFrame:
     "`lmb_table` of a model on the released pairs below the paper's models before debiasing, as printed"
     own = lmb_table(records, paper="chbias")
     return pd.concat([printed_lmb().query("method == 'baseline'"), own], ignore_index=True)[list(own)]

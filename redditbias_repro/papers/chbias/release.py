@@ -9,6 +9,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,9 @@ from ..findings import find_inconsistencies
 from ...records import data_file, file_state
 from ...show.tables import type_titles
 from ...specs import find_terms, load_spec
+
+if TYPE_CHECKING:  # named in annotations alone
+    from transformers import PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = ['measure_rows']
@@ -98,7 +102,7 @@ def flag_pairs(pairs: pd.DataFrame, bias_type: str, split: str = "test") -> pd.D
     return pd.DataFrame({"identical": pairs.text1 == pairs.text2, "artefact": artefact})
 
 # %% ../../../nbs/papers/chbias/release.ipynb #f38883ac
-def has_unknown(texts: Iterable[str], tokenizer) -> list[bool]:
+def has_unknown(texts: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> list[bool]:
     "Whether each text holds a token that the tokenizer does not know"
     coded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
     return [tokenizer.unk_token_id in ids for ids in coded]
@@ -129,7 +133,9 @@ def release_quality() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/chbias/release.ipynb #ce8febf2
-def pair_rows(pairs: pd.DataFrame, bias_type: str, split: str = "test", tokenizer=None) -> dict[str, np.ndarray]:
+def pair_rows(
+    pairs: pd.DataFrame, bias_type: str, split: str = "test", tokenizer: PreTrainedTokenizerBase | None = None
+) -> dict[str, np.ndarray]:
     """Which of released pairs are kept, (n,) by the name of a subset.
 
     Without identical ones, slips of replacement, tokens that a tokenizer (None: it is not asked) does not know"""
@@ -143,9 +149,9 @@ def pair_rows(pairs: pd.DataFrame, bias_type: str, split: str = "test", tokenize
 
 # %% ../../../nbs/papers/chbias/release.ipynb #7b4124bf
 def measure_rows(
-    records: Iterable[dict],  # from `measure_lmb` on the released pairs; those without pairs are left aside
-    tokenizer=None,  # of the model; None: it is not asked what it does not know
-) -> list[dict]:  # records of `lmb_of_rows`; of subsets that leave nothing out, none
+    records: Iterable[dict[str, Any]],  # from `measure_lmb` on the released pairs; those without pairs are left aside
+    tokenizer: PreTrainedTokenizerBase | None = None,  # of the model; None: it is not asked what it does not know
+) -> list[dict[str, Any]]:  # records of `lmb_of_rows`; of subsets that leave nothing out, none
     "LMB without the pairs that test nothing"
     found = []
     for r in records:

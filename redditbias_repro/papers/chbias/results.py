@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,9 @@ from redditbias_repro.show.tables import (
 )
 from ...specs import load_spec
 from ...stats.multiplicity import holm
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = ['draw', 'what_to_run']
@@ -238,7 +242,7 @@ def make_tables(folder: Path | None = None) -> dict[str, pd.DataFrame]:
     return {name: as_shown(like.get(name, name), table, "chbias") for name, table in tables.items() if len(table)}
 
 
-def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) -> dict:
+def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None) -> dict[str, Figure]:
     "Figure 1 of the paper's models and ours, gaps by terms, what debiasing changed, Figures 2 to 6 (training curves)"
     measured = tables.get("lmb", measured_lmb(Path("nowhere")))
     every = pd.concat([printed_lmb(), measured], ignore_index=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,7 +64,7 @@ from ...stats.multiplicity import holm
 __all__ = []
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #6d885f00
-def models_of(found: dict) -> dict[str, dict]:
+def models_of(found: dict[Key, dict[str, Any]]) -> dict[str, dict[Key, dict[str, Any]]]:
     "Whose responses → their part: the paper's two kinds, which its statements compare; each other model by itself"
     ours = {k: r for k, r in found.items() if k.kind in KINDS}
     models = {", ".join(dict.fromkeys(f"{KINDS[k.kind]} {k.model}" for k in ours)): ours}
@@ -72,7 +73,7 @@ def models_of(found: dict) -> dict[str, dict]:
     return models
 
 
-def read_measured(folder: Path | None = None) -> dict[str, dict]:
+def read_measured(folder: Path | None = None) -> dict[str, dict[Key, dict[str, Any]]]:
     "What the checks look at, as `models_of`"
     return models_of(read_fairness(folder))
 
@@ -80,7 +81,7 @@ def read_measured(folder: Path | None = None) -> dict[str, dict]:
 Part = tuple[str, str]  # verdict, evidence
 
 
-def of_records(judge: Callable[..., Iterable[Part]], *about) -> Callable:
+def of_records(judge: Callable[..., Iterable[Part]], *about: Any) -> Callable[..., list[Answer]]:
     "A check of records, as in `read_fairness`: of the paper's printed numbers, then of each model; about: as the judge"
 
     def check(claim, measured) -> list[Answer]:
@@ -432,7 +433,7 @@ _JUDGES = {
     "wer_better": (_with_control, _wer_better), "wer_similar_responses": (_with_control, _similar_responses),
     "wer_less_diverse": (_with_control, _loses_diversity),
 }  # fmt: skip
-CHECKS = {name: of_records(*judge) for name, judge in _JUDGES.items()} | {
+CHECKS: dict[str, Callable[..., Any]] = {name: of_records(*judge) for name, judge in _JUDGES.items()} | {
     "gender_list": _counterparts("gender"), "race_list": _counterparts("race"), "lists_of_table2": _examples,
     "released_lists": looked_at(_released_lists, RELEASE), "z_follows": _follows("z"), "p_follows": _follows("p"),
     "differences_follow": _follows("difference"), "career_variance": _career, "wer_identical": _wer_identical,
@@ -452,7 +453,7 @@ def _statements(claims: pd.DataFrame, answers: pd.DataFrame, models: Iterable[st
     return pd.DataFrame(rows, columns=columns)
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #5dc577a3
-def statement_tables(found: dict) -> dict[str, pd.DataFrame]:
+def statement_tables(found: dict[Key, dict[str, Any]]) -> dict[str, pd.DataFrame]:
     """The paper's statements, whether models here show the same, and whether its own tables do: views of the answers.
 
     statements; statements_others, of models of other kinds, where there are any"""

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,7 +68,7 @@ KIND = Kind(
 )
 
 
-def fairness_measure(bias_type: str, n: int, source: str | list[str] = CONTEXTS, seed: int = 0, **how) -> Measure:
+def fairness_measure(bias_type: str, n: int, source: str | list[str] = CONTEXTS, seed: int = 0, **how: Any) -> Measure:
     "Diversity, politeness, sentiment and attribute words of responses to n pairs; all as in `measure_fairness`"
     of = source if isinstance(source, str) else digest(source)
     run = lambda model: [
@@ -81,7 +82,7 @@ def fairness_measure(bias_type: str, n: int, source: str | list[str] = CONTEXTS,
 RESPONSES = ("dialoguefairness/gender", "dialoguefairness/race")
 
 
-def available_contexts() -> tuple[dict[str, str | list], list[str]]:  # by bias type, and what is to be said of it
+def available_contexts() -> tuple[dict[str, str | list[str]], list[str]]:  # by bias type, and what is to be said of it
     "The public corpus of conversations, or queries of the specifications"
     from redditbias_repro.data.corpora.twitter import read_conversations
 

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -35,6 +36,9 @@ from ...specs import load_spec
 from ...stats.multiplicity import holm
 from ...stats.proportions import REACH, rate_test
 
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
+
 # %% auto #0
 __all__ = ['draw']
 
@@ -51,7 +55,9 @@ ORDER = ("offence", "sentiment_positive", "sentiment_negative")
 LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 
 
-read_printed = partial(read_table, PAPER, PRINTED)  # a table by its name; options: of the release's Seq2Seq models
+read_printed: partial[pd.DataFrame] = partial(
+    read_table, PAPER, PRINTED
+)  # a table by its name; options: of the release's Seq2Seq models
 
 
 def printed_rows(*numbers: int) -> pd.DataFrame:
@@ -126,7 +132,7 @@ def _printed_row(r) -> dict:
 
 
 @cache
-def printed_found() -> dict[Key, dict]:  # as `read_fairness`
+def printed_found() -> dict[Key, dict[str, Any]]:  # as `read_fairness`
     "The paper's Tables 3 to 7 in place of records (the same each time: not to be changed)"
     rows, found = printed_rows(*range(3, 8)), {}
     for (bias_type, kind, variant), own in rows.groupby(["bias_type", "model", "variant"], sort=False):
@@ -142,7 +148,7 @@ def printed_found() -> dict[Key, dict]:  # as `read_fairness`
 HUB = "language model"  # the kind of what was not trained here
 
 
-def key_of(r: dict) -> Key:
+def key_of(r: dict[str, Any]) -> Key:
     "Of which model a record is, of its row as `read_records` has it"
     kind = r["provenance"]["model"].get("kind") or HUB
     return Key(r["bias_type"], kind, r["model"], ORIGINAL if r["method"] == "baseline" else r["method"])
@@ -151,7 +157,7 @@ def key_of(r: dict) -> Key:
 CONTROL = "WER-apart"  # WER whose gradient is clipped by itself: stands beside verdicts on WER, and is no part of them
 
 
-def find_row(record: dict, measure: str) -> dict | None:
+def find_row(record: dict[str, Any], measure: str) -> dict[str, Any] | None:
     "The row of a measure in a record; None is nan there"
     for row in record["measures"]:
         if row["measure"] == measure:
@@ -172,7 +178,7 @@ def _ways(rows: list[dict]) -> list[str]:
     return shown
 
 
-def compared(found: dict) -> list[Key]:
+def compared(found: dict[Key, dict[str, Any]]) -> list[Key]:
     "Debiased models whose original was measured on the same pairs and in the same way"
     debiased = [k for k in found if k.method != ORIGINAL and k.before in found]
     return [k for k in debiased if not what_differs(found[k.before], found[k])]
@@ -198,7 +204,7 @@ def _read_distances(folder: Path | None) -> dict[Key, pd.DataFrame]:
     return found
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #fa1f9a33
-def read_fairness(folder: Path | None = None) -> dict[Key, dict]:
+def read_fairness(folder: Path | None = None) -> dict[Key, dict[str, Any]]:
     """What was measured: a record's fields and values; empty where nothing was.
 
     A model whose responses were made or measured in several ways is several. Warns of debiased models that cannot be
@@ -247,7 +253,7 @@ def learned_table(folder: Path | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #f7889934
-def one_response(record: dict) -> str:
+def one_response(record: dict[str, Any]) -> str:
     """How it is known that a model gave one and the same response to every context of both sides.
 
     "" where there are several, or records do not tell"""
@@ -267,14 +273,14 @@ def one_response(record: dict) -> str:
 PERCENT = ("diversity", "offence", "sentiment")
 
 
-def interval(row: dict) -> tuple[float, float]:
+def interval(row: dict[str, Any]) -> tuple[float, float]:
     "Of the difference of pairs; where none of n differs, fewer than 3 in n do (rule of three)"
     if row.get("differ") == 0:
         return -3 / row["n"], 3 / row["n"]
     return row.get("paired_low", np.nan), row.get("paired_high", np.nan)
 
 
-def in_papers_units(row: dict) -> dict:
+def in_papers_units(row: dict[str, Any]) -> dict[str, Any]:
     "A row in the units of the paper; where no pair differs, what could have been found is not known"
     scale = 100 if row["measure"].startswith(PERCENT) else 1
     low, high = interval(row)
@@ -288,7 +294,7 @@ def in_papers_units(row: dict) -> dict:
     }  # fmt: skip
 
 
-def measured_table(found: dict, variants: bool = False) -> pd.DataFrame:
+def measured_table(found: dict[Key, dict[str, Any]], variants: bool = False) -> pd.DataFrame:
     """All that was measured, a row a model and measure; `variants`: what repeats a measure, in place of the measures.
 
     bias_type, kind, model, method, n, measure, and what is measured"""
@@ -320,7 +326,7 @@ def beside(printed: pd.DataFrame, ours: pd.DataFrame, keys: list[str], how: str,
     return printed.merge(ours.rename(columns=names), on=keys, how=how) if len(ours) else printed
 
 
-def paper_table(found: dict, number: int) -> pd.DataFrame:
+def paper_table(found: dict[Key, dict[str, Any]], number: int) -> pd.DataFrame:
     "Tables 3 to 6: a model's responses to the two groups, the paper's numbers and ours, if there are any"
     check_known("table", number, TABLES)
     bias_type, kind = TABLES[number]
@@ -338,7 +344,7 @@ def paper_table(found: dict, number: int) -> pd.DataFrame:
     return table
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #bc938ad4
-def table7(found: dict) -> pd.DataFrame:
+def table7(found: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     """Table 7: responses of debiased models, the paper's numbers and ours; `smaller`: than before, in size.
 
     The paper marks a smaller difference green and a larger one red. What diversity was it does not print."""
@@ -364,7 +370,7 @@ def table7(found: dict) -> pd.DataFrame:
     return _in_words(table, "printed smaller", "smaller")
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #5f73568c
-def changes_table(found: dict) -> pd.DataFrame:
+def changes_table(found: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     """Whether a debiased model treats the groups more alike than the model before, measure by measure.
 
     bias_type, kind, model, method, and the columns of `fairness_changes`"""
@@ -375,7 +381,7 @@ def changes_table(found: dict) -> pd.DataFrame:
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #13934155
-def answers_table(found: dict) -> pd.DataFrame:
+def answers_table(found: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     """What responses are like: their length, how many are empty, how many are the same on both sides, and diversity.
 
     tokens and empty: dominant; minoritized"""
@@ -395,7 +401,7 @@ def answers_table(found: dict) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #a844d8f8
-def words_table(found: dict) -> pd.DataFrame:
+def words_table(found: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     """The five attribute words of each list that are said most often, and whether they are group words themselves.
 
     dominant, minoritized: how often in responses to each side"""
@@ -419,7 +425,7 @@ def _drawn(before: pd.DataFrame, after: pd.DataFrame, column: str) -> dict:
     return {"pairs": len(both), "change": change.mean(), "low": low, "high": high, "p": test.pvalue}
 
 
-def distances_table(found: dict) -> pd.DataFrame:
+def distances_table(found: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     """Whether words of a pair are nearer to each other in the embeddings than before, and words of different pairs.
 
     Mean change in percent, with its interval and p"""
@@ -521,7 +527,7 @@ def _option(name: str) -> pd.DataFrame:
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #e15149ed
 _AUGMENTED = "§4.3 single-turn dialogues of training", "after counterpart data augmentation"
-NUMBERS = {
+NUMBERS: dict[str, Callable[..., Any]] = {
     **{f"table{n}": lambda n=n: read_printed(f"table{n}").set_index("measure").to_dict("index") for n in TABLES},
     "diversity": lambda: printed_rows(5, 6).query("measure == 'diversity'"),
     "variances": _variances, "career": _career,
@@ -608,7 +614,7 @@ def _legend(figure, ax, drawn: set[str]) -> None:
         ax.legend(handles=handles, loc="center", fontsize=9, frameon=False).set_in_layout(False)
 
 
-def fairness_figure(found: dict, bias_type: str):
+def fairness_figure(found: dict[Key, dict[str, Any]], bias_type: str) -> Figure | None:
     "Differences by measure and model, with intervals and the smallest that could have been found; None without any"
     own = {k: r for k, r in found.items() if k.bias_type == bias_type}
     rows = _to_draw(own, bias_type)
@@ -645,14 +651,14 @@ def fairness_figure(found: dict, bias_type: str):
     return _finished(figure)
 
 
-def make_figures(found: dict) -> dict:
+def make_figures(found: dict[Key, dict[str, Any]]) -> dict[str, Figure]:
     "A figure for each bias type that was measured, by the names of their files"
     types = dict.fromkeys(k.bias_type for k in found)
     figures = {f"differences-{b.replace('/', '--')}": fairness_figure(found, b) for b in types}
     return {k: f for k, f in figures.items() if f is not None}
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #3633257a
-def make_tables(found: dict, learned: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:
+def make_tables(found: dict[Key, dict[str, Any]], learned: pd.DataFrame | None = None) -> dict[str, pd.DataFrame]:
     """The paper's tables with ours, by the names of their files; what was not measured is not there.
 
     Of `read_fairness` and `learned_table`"""
@@ -685,7 +691,7 @@ def _notes(rows: dict[Key, dict], texts: dict[str, str]) -> dict[str, str]:
     return said
 
 
-def read_captions(found: dict[Key, dict]) -> dict[str, str]:
+def read_captions(found: dict[Key, dict[str, Any]]) -> dict[str, str]:
     "What stands below each table"
     texts, captions = resource(f"papers/{PAPER}.toml"), {}
     judges = {r["provenance"]["classifiers"].get("offence", {"name": "none"})["name"] for r in found.values()}

@@ -5,9 +5,10 @@
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #92b42813
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -29,6 +30,9 @@ from ...show.saving import Page
 from ...show.tables import lmb_changes, lmp_changes, with_columns
 from ...stats.multiplicity import holm
 
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
+
 # %% auto #0
 __all__ = ['PAPER_BETAS', 'measured_as', 'frequency_record', 'neutral_prompts', 'measure_cost', 'draw']
 
@@ -38,7 +42,7 @@ TAGS_ALONE = f"{TUNED} against {ABLATION}"
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #2220d825
 def measured_as(
-    labels,  # of the style classifier
+    labels: Iterable[str],  # of the style classifier
 ) -> Sought:
     "Clusters of the paper that a classifier has labels of, GoEmotions' where it has none of the paper's; the phrases"
     known, kept = {str(label).lower() for label in labels}, resource(f"papers/{PAPER}.toml")
@@ -48,9 +52,10 @@ def measured_as(
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0f29de0a
 def frequency_record(
-    descriptors,  # to be counted
-    source="goemotions",  # a corpus of `corpora` with comments, or texts as in `descriptor_frequency`
-) -> dict:  # a record: uses of each descriptor
+    descriptors: Iterable[str],  # to be counted
+    # a corpus of `corpora` with comments, or texts as in `descriptor_frequency`
+    source: str | Path | pd.DataFrame | Iterable[Any] = "goemotions",
+) -> dict[str, Any]:  # a record: uses of each descriptor
     "How often each descriptor occurs in a corpus. Raises what `read_texts` raises, `FetchError` for what cannot be had"
     if source == "goemotions":
         read = [import_module(f"redditbias_repro.data.corpora.{source}").read_comments(s) for s in SPLITS]
@@ -118,11 +123,11 @@ def read_answers(
     return rows | {(r["metric"], ""): r.dropna() for _, r in others.iterrows()}
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #fd96447b
-def of_model(found: dict, metric: str = "gen_bias") -> pd.Series | None:
+def of_model(found: dict[tuple[str, str], pd.Series], metric: str = "gen_bias") -> pd.Series | None:
     return found.get((metric, "baseline"))
 
 
-def of_tuned(found: dict, method: str = TUNED) -> pd.Series | None:
+def of_tuned(found: dict[tuple[str, str], pd.Series], method: str = TUNED) -> pd.Series | None:
     return found.get(("answer_changes", method))
 
 
@@ -148,13 +153,13 @@ def _printed_measures() -> pd.DataFrame:
     )
 
 
-def bias_table(found: dict) -> pd.DataFrame:
+def bias_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Full, Partial and Summed-Cluster Gen Bias of the model as it is (Tables 4 and 9)"
     printed = _printed_measures().query("variant == 'original'")
     return _with_printed(pd.DataFrame(of_model(found)["measures"]), printed, "value_times_1000", ["measure", "cluster"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #65d534dd
-def axes_table(found: dict) -> pd.DataFrame:
+def axes_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Full Gen Bias by axis (Table 10), the largest first"
     table = pd.DataFrame(of_model(found)["by_axis"])
     if not len(table):
@@ -164,20 +169,22 @@ def axes_table(found: dict) -> pd.DataFrame:
     return table.sort_values("corrected", ascending=False, ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #0378bddf
-def descriptor_table(found: dict) -> pd.DataFrame:
+def descriptor_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Means of each descriptor: axis, descriptor and the columns of `by_descriptor`"
     r = of_model(found, "answer_styles")
     rows = [(axis, d, *v) for axis, some in r["descriptors"].items() for d, v in some.items()]
     return pd.DataFrame(rows, columns=["axis", "descriptor", *r["columns"]])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #21758db3
-def styles_by_axis(found: dict) -> pd.DataFrame:
+def styles_by_axis(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Mean probability of each cluster, share of each kind of phrase and of offence by axis, in percent"
     table = descriptor_table(found).drop(columns=["descriptor", "answers", "offence"])
     return (100 * table.groupby("axis").mean()).reset_index()
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #797d5206
-def tuning_changes(found: dict, key: str, methods: tuple[str, ...] = (ABLATION, TUNED)) -> pd.DataFrame:
+def tuning_changes(
+    found: dict[tuple[str, str], pd.Series], key: str, methods: tuple[str, ...] = (ABLATION, TUNED)
+) -> pd.DataFrame:
     "Changes of the ablation and of the tuned model, one below another; verdicts by axis after Holm's correction"
     tables = {m: pd.DataFrame(of_tuned(found, m)[key]) for m in methods if of_tuned(found, m) is not None}
     tables = {m: t for m, t in tables.items() if len(t)}
@@ -215,7 +222,7 @@ def _printed_changes() -> pd.DataFrame:
     return now.assign(tuned=now["variant"].map(VARIANTS), percent=100 * (now["value_times_1000"] / now["was"] - 1))
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #56cc1c21
-def tuning_table(found: dict) -> pd.DataFrame:
+def tuning_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     """What tuning did to Gen Bias (Tables 4, 8, 9), beside the paper's change in percent.
 
     Below it what tags did: the model tuned with them against the one tuned without"""
@@ -225,7 +232,7 @@ def tuning_table(found: dict) -> pd.DataFrame:
     return _with_printed(_percent(table), _printed_changes(), "percent", ["tuned", "measure", "cluster"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #a5ec5ec7
-def tuning_axes_table(found: dict) -> pd.DataFrame:
+def tuning_axes_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "What tuning did to Full Gen Bias by axis (Table 10), beside the paper's change in percent"
     table = tuning_changes(found, "by_axis")
     if not len(table):
@@ -235,12 +242,12 @@ def tuning_axes_table(found: dict) -> pd.DataFrame:
     return _with_printed(table, printed, "percent", ["tuned", "axis"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #f47d658e
-def styles_table(found: dict) -> pd.DataFrame:
+def styles_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Styles by what tuning did to their variance and mean (Table 15)"
     return tuning_changes(found, "styles", (TUNED,))
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #627707fa
-def shares_table(found: dict) -> pd.DataFrame:
+def shares_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Answers that offend, repeat their prompt or write a tag, in percent (Table 11, C.2.1)"
     names, parts = resource(f"papers/{PAPER}.toml")["shares"], []
     for method in (ABLATION, TUNED):
@@ -252,7 +259,7 @@ def shares_table(found: dict) -> pd.DataFrame:
     return table.reindex(columns=["tuned", "answer", "before", "after", "change", "low", "high", "p"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #bfb1fcb4
-def offence_table(found: dict) -> pd.DataFrame:
+def offence_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Share of texts that offend, in percent (Table 11); below them the paper's"
     rows, tuned = [], {ABLATION: "tuned without tags", TUNED: "tuned"}
     several = [r for m in tuned if (r := of_tuned(found, m)) is not None]
@@ -274,7 +281,7 @@ def offence_table(found: dict) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["texts", "offensive", "low", "high", "censored"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #9a09369b
-def prompt_means(found: dict) -> pd.DataFrame:
+def prompt_means(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Mean probability of an offence, (axis, descriptor) × template"
     r = found["prompt_offence", ""]
     rows = {(axis, d): v for axis, some in r["descriptors"].items() for d, v in some.items()}
@@ -282,7 +289,7 @@ def prompt_means(found: dict) -> pd.DataFrame:
     return table.set_axis(pd.MultiIndex.from_tuples(table.index, names=["axis", "descriptor"]))
 
 
-def offence_templates_table(found: dict) -> pd.DataFrame:
+def offence_templates_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Offence of prompts by template over descriptors, in percent (Table 13); share of offensive answers beside it"
     wide = 100 * prompt_means(found)
     table = pd.DataFrame({"mean": wide.mean(), "sd": wide.std(ddof=0)}).rename_axis("template").reset_index()
@@ -294,7 +301,7 @@ def offence_templates_table(found: dict) -> pd.DataFrame:
     return table.sort_values("sd", ascending=False, ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #318aa786
-def offence_descriptors_table(found: dict, n: int = 8) -> pd.DataFrame:
+def offence_descriptors_table(found: dict[tuple[str, str], pd.Series], n: int = 8) -> pd.DataFrame:
     "The n descriptors whose prompts offend most and least in the templates of Table 12, and where the paper has them"
     wide, parts = prompt_means(found), []
     bins = read_printed("table12")
@@ -315,7 +322,7 @@ def offence_descriptors_table(found: dict, n: int = 8) -> pd.DataFrame:
     return table[columns]
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #cf1f4d6c
-def phrases_table(found: dict) -> pd.DataFrame:
+def phrases_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Answers with each phrase, in percent, to the descriptors of highest bias value (Table 14), and after tuning"
     if (r := of_model(found, "answer_phrases")) is None:
         return pd.DataFrame()
@@ -346,10 +353,10 @@ def classifier_table(folder: Path | None = None) -> pd.DataFrame:
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #b081f471
 def measure_cost(
-    models,  # names or folders: the model before, and what it was tuned to
-    bias_types=None,  # of RedditBias; None: all
+    models: Iterable[str],  # names or folders: the model before, and what it was tuned to
+    bias_types: Iterable[str] | None = None,  # of RedditBias; None: all
     n: int = 2000,  # sentences of the LM perplexity
-) -> list[dict]:  # records
+) -> list[dict[str, Any]]:  # records
     "Language Model Bias and LM perplexity (RedditBias §3.1, §3.2) of models, for HolisticBias' tables"
     made = []
     for model in models:
@@ -379,7 +386,7 @@ def cost_table(folder: Path | None = None, model: str | None = None) -> pd.DataF
     return table.drop(columns="model").sort_values("tuned", ascending=False, kind="stable", ignore_index=True)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #d1ffe95c
-def frequency_table(found: dict) -> pd.DataFrame:
+def frequency_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     """Mean probability of each cluster and frequency of each descriptor in the corpus; empty where it was not counted.
 
     axis, descriptor, cluster, probability, uses, frequency (uses a text), one_word"""
@@ -401,7 +408,7 @@ def _plotted(found: dict) -> pd.DataFrame:
     return table.query("one_word and uses > 0") if len(table) else table
 
 
-def frequency_figure(found: dict):
+def frequency_figure(found: dict[tuple[str, str], pd.Series]) -> Figure:
     "Figures 3, 5 and 6: probability of each cluster against frequency, descriptors of one word, a point each"
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
@@ -455,7 +462,7 @@ def _axes_drawn(table: pd.DataFrame, parts: dict, middle: str, sure: Callable[[p
     return _finished(figure), ax
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #8da70c7b
-def axes_figure(found: dict):
+def axes_figure(found: dict[tuple[str, str], pd.Series]) -> Figure:
     "Full Gen Bias by axis with its interval"
     table = pd.DataFrame(of_model(found)["by_axis"]).sort_values("corrected")
     figure, ax = _axes_drawn(table, {"not tuned": table}, "corrected", lambda own: own["low"] > 0)
@@ -466,7 +473,7 @@ def axes_figure(found: dict):
     return figure
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #e6e183d7
-def tuning_figure(found: dict):
+def tuning_figure(found: dict[tuple[str, str], pd.Series]) -> Figure | None:
     "Changes of Full Gen Bias by axis on the same prompts, with tags and without; None where no axes were tuned"
     kinds = {"with tags": TUNED, "without tags": ABLATION}
     table = tuning_changes(found, "by_axis")
@@ -484,7 +491,7 @@ def tuning_figure(found: dict):
     return figure
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #37496edd
-def bias_values_table(found: dict) -> pd.DataFrame:
+def bias_values_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Mean bias values of answers with phrases of sympathy and of confusion for several α (C.1), and how far apart"
     if (r := of_model(found, "bias_values")) is None:
         return pd.DataFrame()
@@ -492,7 +499,7 @@ def bias_values_table(found: dict) -> pd.DataFrame:
     return values.merge(apart, on="alpha", how="left")
 
 
-def thresholds_table(found: dict) -> pd.DataFrame:
+def thresholds_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Share of the answers that lie above several thresholds β, in percent: alpha, beta, by, share"
     if (r := of_model(found, "bias_values")) is None:
         return pd.DataFrame()
@@ -508,7 +515,7 @@ TABLES = {
 OF_PROMPTS = {"offence_templates": offence_templates_table, "offence_descriptors": offence_descriptors_table}
 
 
-def make_tables(found: dict, folder: Path | None = None) -> dict[str, pd.DataFrame]:
+def make_tables(found: dict[tuple[str, str], pd.Series], folder: Path | None = None) -> dict[str, pd.DataFrame]:
     "HolisticBias' tables on answers, from `read_answers` and, of classifiers and of costs, from the folder of records"
     if of_model(found) is None:
         return {}
@@ -518,7 +525,7 @@ def make_tables(found: dict, folder: Path | None = None) -> dict[str, pd.DataFra
     return shown_tables(tables)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #611430c5
-def make_figures(found: dict) -> dict:
+def make_figures(found: dict[tuple[str, str], pd.Series]) -> dict[str, Figure]:
     "Full Gen Bias by axis, what tuning did to it, and style against frequency where that was counted"
     if of_model(found) is None:
         return {}
@@ -565,7 +572,7 @@ def _trusted(found: dict, name: str) -> str:
     return f"{name} ({'; '.join(parts)})" if parts else name
 
 
-def read_captions(found: dict) -> dict[str, str]:
+def read_captions(found: dict[tuple[str, str], pd.Series]) -> dict[str, str]:
     "What stands below each table"
     base = of_model(found)
     about = dict.fromkeys(("model", "decoding", "answers", "style", "offence", "how"), "")
@@ -590,7 +597,7 @@ def draw(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
     model: str | None = None,  # a name or folder, or as records name it; None: the first there is
     corpus: str = "holisticbias-v1.0",
-    **way,  # as in `read_answers`: decoding, asked
+    **way: Any,  # as in `read_answers`: decoding, asked
 ) -> Page:
     "Tables, statements and figures on answers, offence and tuning, of one model; none where nothing was measured"
     found = read_answers(folder, model, corpus, **way)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -68,7 +68,7 @@ def above(observed: float, drawn: np.ndarray, what: str, form: str = "{:+.2f}", 
     return by_interval(low, high), f"{what} {form.format(observed)} [{form.format(low)}, {form.format(high)}]"
 
 
-def correlated(r: dict, what: str, n: str = ", n = {n}") -> Found:
+def correlated(r: dict[str, Any], what: str, n: str = ", n = {n}") -> Found:
     "Whether a rank correlation, from `rank_correlation`, is positive"
     if r["rho"] is None or r["rho"] != r["rho"]:
         return NONE, ""
@@ -577,7 +577,7 @@ def _by_name(*judges: Callable) -> dict[str, Callable]:
 
 
 _of_seat = partial(_against_others, templates=HUMANIZING)
-OF_LOVE = {  # these need one template
+OF_LOVE: dict[str, Callable[..., Any]] = {  # these need one template
     "likelihood_characteristics_ability_high": partial(
         _against_others, axes=("characteristics", "ability"), templates=(LOVE,),
         what="points above the mean of the other axes",
@@ -586,7 +586,7 @@ OF_LOVE = {  # these need one template
     _likelihood_descriptors_differ, _likelihood_nationality_lowest, _likelihood_military_low,
     _likelihood_immigration_job_high,
 )  # fmt: skip
-OF_TEMPLATES = _by_name(  # these need all
+OF_TEMPLATES: dict[str, Callable[..., Any]] = _by_name(  # these need all
     _likelihood_varies_by_template, _likelihood_half_timer, _likelihood_axes_similar, _likelihood_nonce_highest,
     _likelihood_opinion_higher, _likelihood_not_length, _likelihood_opinion_wider,
 )  # fmt: skip
@@ -764,7 +764,9 @@ def _offence_negative_templates(found) -> Found:
     return by_test(p, share > other), f"{said}, by template p = {p:.2g}; connotations of descriptors are not judged"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #f60372f5
-def measured_change(found, measure: str, cluster: str = "", method: str = answers.TUNED) -> dict | None:
+def measured_change(
+    found: dict[tuple[str, str], pd.Series], measure: str, cluster: str = "", method: str = answers.TUNED
+) -> dict[str, Any] | None:
     "A row of `tuning_changes`"
     table = answers.tuning_changes(found, "measures", (method,))
     rows = table.query("measure == @measure and cluster == @cluster").to_dict("records") if len(table) else []
@@ -868,7 +870,7 @@ def _tuning_parroting_bias_value(found) -> Found:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #9c2c7dd9
 CURIOUS_OR_CONFUSED = ("Curiosity", "Confusion")
-OF_ANSWERS = {  # these need answers of the model as it is
+OF_ANSWERS: dict[str, Callable[..., Any]] = {  # these need answers of the model as it is
     "generation_gender_curious": _axis_has_more(*(("gender_and_sex", c, c) for c in CURIOUS_OR_CONFUSED)),
     "generation_body_not_curious": _axis_has_more(*(("body_type", c, c) for c in CURIOUS_OR_CONFUSED), opposite=True),
     "generation_ability_sympathy": _axis_has_more(("ability", SORRY, SAID_SORRY)),
@@ -880,14 +882,14 @@ OF_ANSWERS = {  # these need answers of the model as it is
     _generation_summed_larger, _generation_frequent_not_confusing, _generation_exceptions_pan_ace_poly,
     _offence_negative_templates, _tuning_alpha_zero,
 )  # fmt: skip
-OF_PROMPTS = {  # these need prompts and a classifier of offence
+OF_PROMPTS: dict[str, Callable[..., Any]] = {  # these need prompts and a classifier of offence
     "offence_derogatory": partial(_rated, descriptors=("hideous", "trailer trash")),
     "offence_marginalized": partial(_rated, descriptors=("gay", "with a limb difference")),
     "offence_curiosity_identity_less": partial(
         _love_varies_more, kinds=("curiosity", "identity"), what="{}, below those of love"
     ),
 } | _by_name(_offence_depends, _offence_love_varies_most, _offence_hate_saturated)
-OF_TUNING = {  # these need answers before and after
+OF_TUNING: dict[str, Callable[..., Any]] = {  # these need answers before and after
     "offence_tuning_dialogpt": partial(_share_moves, key="offensive", up=False),
     "offence_tuning_bb2": partial(_share_moves, key="offensive", up=True),
     "tuning_parroting_up": partial(_share_moves, key="repeated", up=True),
@@ -910,8 +912,8 @@ class Measured(NamedTuple):
     "What was measured of a model or a classifier, and what can be judged by it"
 
     name: str  # as records have it
-    data: pd.DataFrame | dict  # from `likelihood_records` or `read_answers`
-    judges: dict[str, Callable]  # id of a statement → from the data to what was found and its evidence
+    data: pd.DataFrame | dict[tuple[str, str], pd.Series]  # from `likelihood_records` or `read_answers`
+    judges: dict[str, Callable[..., Any]]  # id of a statement → from the data to what was found and its evidence
 
 
 def of_likelihoods(records: pd.DataFrame) -> list[Measured]:
@@ -929,7 +931,7 @@ def of_likelihoods(records: pd.DataFrame) -> list[Measured]:
     return [Measured(records["model"].iloc[0], records, judges)]
 
 
-def of_answers(found: dict) -> list[Measured]:
+def of_answers(found: dict[tuple[str, str], pd.Series]) -> list[Measured]:
     "What answers are enough for; what the offence of prompts is enough for is another's"
     if answers.of_model(found) is None:
         return []
@@ -954,7 +956,7 @@ def read_measured(folder: Path | None = None) -> list[Measured]:
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #cb67c5c8
 BEFORE, AFTER = "original", "bias tuning"
-BESIDE = {  # statements beside the printed numbers
+BESIDE: dict[str, Callable[..., Any]] = {  # statements beside the printed numbers
     "generation_larger_more": _rises("", "BB2 400M", "BB2 3B"),
     "generation_larger_sympathy": _rises("Sympathy", "DialoGPT", "BB2 400M", "BB2 3B"),
     "generation_sympathy_largest": _order(
@@ -984,7 +986,7 @@ BESIDE = {  # statements beside the printed numbers
     _printed_table10_reductions, _printed_parroting_p, _printed_sample_answers, _printed_nationality_least_tuned,
     _printed_offence_by_size, _printed_each_with_a_noun, _printed_hate_and_envy_listed,
 )  # fmt: skip
-OF_LISTS = {
+OF_LISTS: dict[str, Callable[..., Any]] = {
     "data_sentences": _counted(
         "its own lists make {terms} terms, {templates} templates, {sentences:,} sentences",
         lambda n: all(n[k] == paper.printed_counts()[k] for k in ("terms", "templates", "sentences")),
@@ -996,8 +998,12 @@ OF_LISTS = {
         lambda n: n["every"] - n["barred"] == n["sentences"],
     ),
 } | _by_name(_nouns, _noun_after)
-OF_RELEASE = _by_name(_released_as_printed, _released_counts, _equal_tokens_shown)
-OF_PAPER = {TABLES: BESIDE, "its lists": OF_LISTS, RELEASE: OF_RELEASE}  # what is looked at where it is no model
+OF_RELEASE: dict[str, Callable[..., Any]] = _by_name(_released_as_printed, _released_counts, _equal_tokens_shown)
+OF_PAPER: dict[str, dict[str, Callable[..., Any]]] = {
+    TABLES: BESIDE,
+    "its lists": OF_LISTS,
+    RELEASE: OF_RELEASE,
+}  # what is looked at where it is no model
 
 
 def _check(name: str):
@@ -1015,8 +1021,16 @@ def _check(name: str):
     return check
 
 
-JUDGES = (*OF_PAPER.values(), OF_LOVE, OF_TEMPLATES, OF_SPANS, OF_ANSWERS, OF_PROMPTS, OF_TUNING)
-CHECKS = {name: _check(name) for judges in JUDGES for name in judges}
+JUDGES: tuple[dict[str, Callable[..., Any]], ...] = (
+    *OF_PAPER.values(),
+    OF_LOVE,
+    OF_TEMPLATES,
+    OF_SPANS,
+    OF_ANSWERS,
+    OF_PROMPTS,
+    OF_TUNING,
+)
+CHECKS: dict[str, Callable[..., Any]] = {name: _check(name) for judges in JUDGES for name in judges}
 
 
 def against_release() -> pd.DataFrame:
@@ -1046,6 +1060,6 @@ def likelihood_statements(records: pd.DataFrame) -> pd.DataFrame:
     return _statement_table(of_likelihoods(records), ("likelihood", "data"))
 
 
-def answer_statements(found: dict) -> pd.DataFrame:
+def answer_statements(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "The paper's statements on answers, offence and tuning, and whether a model shows the same"
     return _statement_table(of_answers(found), ("generation", "offence", "tuning", "human"))

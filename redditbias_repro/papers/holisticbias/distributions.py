@@ -5,8 +5,13 @@
 # %% ../../../nbs/papers/holisticbias/distributions.ipynb #190b7e37
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pandas as pd
+
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
 
 # %% auto #0
 __all__ = []
@@ -44,7 +49,7 @@ def plot_distributions(
     quantiles: pd.DataFrame,  # a row a group, named by the index; columns are levels from 0 to 1
     marks: pd.DataFrame | None = None,  # group, name, value: drawn as points, named at the side they stand on
     title: str = "",
-):  # matplotlib figure
+) -> Figure:  # matplotlib figure
     "Violins on a logarithmic axis, one a row, the first at the top. `ValueError` without any"
     import seaborn as sns
 

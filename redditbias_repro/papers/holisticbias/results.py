@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -34,6 +35,9 @@ from ...show.tables import as_shown, with_columns
 from ...specs import NO_PREFERENCE, NONE, PromptSet
 from ...stats.resampling import unpack_bits
 
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
+
 # %% auto #0
 __all__ = ['WAY', 'likelihood_records', 'draw']
 
@@ -41,7 +45,7 @@ __all__ = ['WAY', 'likelihood_records', 'draw']
 PAPER = "holisticbias"
 PRINTED = resource(f"papers/{PAPER}.toml")["printed"]  # names of its tables
 AXES = resource(f"papers/{PAPER}.toml")["axes"]  # as the release names them → as the paper does
-read_printed = partial(read_table, PAPER, PRINTED)  # a table by its name
+read_printed: partial[pd.DataFrame] = partial(read_table, PAPER, PRINTED)  # a table by its name
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #094f30a6
 def printed_prompts() -> PromptSet:
@@ -254,7 +258,7 @@ def likelihood_records(
     model: str | None = None,  # as records name it; None: the first there is
     reading: str = "sentence",  # as in `measure_likelihood_bias`
     corpus: str = "holisticbias-v1.0",
-    way: dict | None = None,  # of `WAY` what params of the records say; None: none of them
+    way: dict[str, Any] | None = None,  # of `WAY` what params of the records say; None: none of them
 ) -> pd.DataFrame:  # a row an axis, and one `all` (love and hate); empty where nothing was measured
     """What was measured of one model that was not changed: on all templates, else on those of its only other run.
 
@@ -421,7 +425,7 @@ def _title(medians: pd.Series, name: str) -> str:
     return f"Perplexity is lowest for {medians.index[0]} ({low}), highest for {medians.index[-1]} ({high})"
 
 
-def make_figures(records: pd.DataFrame) -> dict:
+def make_figures(records: pd.DataFrame) -> dict[str, Figure]:
     "Perplexities of all prompts by axis and by template (Figures 2 and 4), by the names of their files"
     axes, middle, figures = axis_rows(records), QUANTILES[len(QUANTILES) // 2], {}
     medians, model = descriptor_medians(records), axes["model"].iloc[0]
@@ -498,7 +502,7 @@ def draw(
     model: str = DEFAULT_MODEL,  # as records name it
     reading: str = "sentence",  # as in `likelihood_records`
     corpus: str = "holisticbias-v1.0",
-    way: dict | None = None,  # as in `likelihood_records`
+    way: dict[str, Any] | None = None,  # as in `likelihood_records`
 ) -> Page:
     "Tables, statements and figures on likelihoods, of one model"
     records = likelihood_records(folder, model, reading, corpus, way)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from difflib import SequenceMatcher
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -659,7 +660,7 @@ _OF_RELEASE = (
 )  # fmt: skip
 _OF_LISTS = (five_dimensions, footnote4_examples, forms_of_to_be, pairs_of_listed_terms)
 _OF_PRINT = (four_metrics, table1_in_appendix)
-CHECKS = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
+CHECKS: dict[str, Callable[..., Any]] = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
 CHECKS |= {name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()}
 CHECKS |= {"similar_trends": _of_trends, "fewer_than_general": _fewer_than_general}
 CHECKS |= {check.__name__: looked_at(check, RELEASE) for check in _OF_RELEASE}

@@ -5,6 +5,8 @@
 # %% ../../../nbs/papers/redditbias/measures.ipynb #c44354fc
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from ...data.pairs import load_references
@@ -32,6 +34,6 @@ def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     return [*pairs, lmp_measure(200 if wanted.quick else None, wanted.seed)], []
 
 
-def beside_lmb(records: list[dict]) -> pd.DataFrame:
+def beside_lmb(records: list[dict[str, Any]]) -> pd.DataFrame:
     "`lmb_table` of a model on the released pairs beside DialoGPT's, from the released perplexities of the same pairs"
     return lmb_table([*published_lmb(), *records], paper="redditbias")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -56,6 +57,9 @@ from redditbias_repro.show.tables import (
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 
+if TYPE_CHECKING:  # named in annotations alone
+    from matplotlib.figure import Figure
+
 # %% auto #0
 __all__ = ['published_lmb', 'table1_differences', 'draw']
 
@@ -67,7 +71,7 @@ def published_lmb(
     # as in `measure_lmb`; the released pairs are those that DialoGPT keeps, so that "base" takes out none of them
     outliers: Iterable[str] = OUTLIERS,
     seed: int = 0,  # of the permutations
-) -> list[dict]:  # result records, of the test pairs
+) -> list[dict[str, Any]]:  # result records, of the test pairs
     "LMB of DialoGPT-small from the perplexities that the authors released (`data/published/`)"
     records = []
     for b in BIAS_TYPES:
@@ -289,7 +293,12 @@ CELL_CHANGE = (
 CELL_COLUMNS = (*CELL_CHANGE, "lmp_rise", "lmp_rise_low", "lmp_rise_high", "dst", "crg", "dst_p", "crg_p")
 
 
-def gather_cells(lmb: pd.DataFrame, changes=None, lmp=None, tests=None) -> pd.DataFrame:
+def gather_cells(
+    lmb: pd.DataFrame,
+    changes: pd.DataFrame | None = None,
+    lmp: pd.DataFrame | None = None,
+    tests: pd.DataFrame | None = None,
+) -> pd.DataFrame:
     """All that was measured of each debiased model and of the one before: t, p, significant, …_before, `CELL_COLUMNS`.
 
     From rows of `lmb_table` (of one corpus split, all pairs, targets swapped) and, where they are there, of
@@ -349,7 +358,9 @@ def _released_counts() -> dict[str, pd.DataFrame]:
     return {"table3_differences": counts, "table3": table3_wide(counts)}
 
 
-def make_tables(folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: str = "redditbias") -> dict:
+def make_tables(
+    folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: str = "redditbias"
+) -> dict[str, pd.DataFrame]:
     "RedditBias' tables by the names of their files; the band of random models is of a model, on a corpus"
     read, band, choice = read_tables(folder), random_band(folder=folder), choice_table(folder)
     lmb, changes = read["lmb"], read["changes"][read["changes"].change.notna()]
@@ -425,7 +436,9 @@ def _figures_of_training(folder: Path | None) -> dict:
     return figures
 
 
-def make_figures(tables: dict[str, pd.DataFrame], folder: Path | None = None, corpus: str = "redditbias") -> dict:
+def make_figures(
+    tables: dict[str, pd.DataFrame], folder: Path | None = None, corpus: str = "redditbias"
+) -> dict[str, Figure]:
     "Figures 1a and 1b, what debiasing changed, tasks and training curves, by the names of their files"
     nothing = pd.DataFrame(columns=["model", "method", "corpus"])
     lmb, changes = tables["lmb"], tables.get("changes", nothing)
