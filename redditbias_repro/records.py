@@ -155,7 +155,7 @@ def project_path(
     return (repo_root() or Path.cwd()).joinpath(*parts)
 
 # %% ../nbs/records.ipynb #ab9e1c00
-def file_state(path: Path) -> tuple | None:
+def file_state(path: Path) -> tuple[int, int, int] | None:
     "What tells whether a file is still the same; None where there is none"
     stat = path.stat() if path.is_file() else None
     return stat and (stat.st_ino, stat.st_mtime_ns, stat.st_size)
@@ -804,7 +804,7 @@ def read_records(
     return pd.DataFrame({**flat(r), **name, "path": str(path)} for (path, r), name in zip(found, names))
 
 # %% ../nbs/records.ipynb #ab9e1c02
-def made_once(make: Callable) -> Callable:
+def made_once(make: Callable[..., pd.DataFrame]) -> Callable[..., pd.DataFrame]:
     """A function of the records of a `folder` that gives a table, which is kept as long as no file there is another.
 
     Where it is given `records` in their place, nothing is kept."""

@@ -63,7 +63,7 @@ def test_committed_records_are_complete(committed):
         # how a model was debiased, beside how it was fine-tuned on the task; older records do not say
         debiased = {"debiasing"} & set(record["provenance"]) if record["method"] != "baseline" else set()
         own = {
-            "scoring": {"scoring", "packages", "batch_size", "matmul_gflops"},
+            "scoring": {"scoring", "packages", "batch_size", "matmul_gflops"} | {"process"} & set(record["provenance"]),
             "debias": {"batch_size"},
             "training": {"training"},
             "search": {"scoring", "training"},
