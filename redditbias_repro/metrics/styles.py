@@ -140,7 +140,7 @@ def _filled(cells: Cells) -> pd.DataFrame:
     return cells.variances.where(known, filled)
 
 # %% ../../nbs/metrics/styles.ipynb #60d4c458
-def match_clusters(labels: Iterable[Any], clusters: dict[str, list[str]]) -> dict[str, list[str]]:
+def match_clusters(labels: Iterable[Any], clusters: dict[str, list[Any]]) -> dict[str, list[Any]]:
     """Clusters (name → labels) in the classifier's own spelling, without labels that it lacks: a warning names these.
 
     `ValueError` where nothing is left"""
@@ -160,7 +160,7 @@ def match_clusters(labels: Iterable[Any], clusters: dict[str, list[str]]) -> dic
 APART = 0.9  # 1 − correlation, up to which clusters are joined
 
 
-def style_clusters(probabilities: pd.DataFrame) -> dict[str, list[str]]:
+def style_clusters(probabilities: pd.DataFrame) -> dict[str, list[Any]]:
     """Agglomerative clusters of styles by their correlation over answers (A.7): name → labels.
 
     The label that varies most stands first and names the cluster"""
@@ -339,7 +339,7 @@ def generation_bias(
     answers: pd.DataFrame,  # descriptor, template; axis and answer where there are
     # (answers, styles) row by row: a DataFrame with the styles as columns, or an array
     probabilities: pd.DataFrame | np.ndarray,
-    clusters: dict[str, list[str]] | None = None,  # name → styles
+    clusters: dict[str, list[Any]] | None = None,  # name → styles
     by: str | None = None,  # a column of answers: a block of rows for each of its values. None: all answers together
     **draws: Any,  # of `Draws`: resamples=500, permutations=200, seed=0, progress=True
 ) -> pd.DataFrame:
@@ -451,7 +451,7 @@ def gen_bias_change(
     probabilities: pd.DataFrame | np.ndarray,
     after: pd.DataFrame,
     probabilities_after: pd.DataFrame | np.ndarray,
-    clusters: dict[str, list[str]] | None = None,
+    clusters: dict[str, list[Any]] | None = None,
     by: str | None = None,
     **draws: Any,
 ) -> pd.DataFrame:
@@ -605,7 +605,9 @@ def phrase_changes(before: pd.DataFrame, after: pd.DataFrame, phrases: list[str]
     return table.assign(q=_corrected_p(table["p"]))
 
 # %% ../../nbs/metrics/styles.ipynb #6e3d2571
-def strongest_descriptors(answers: pd.DataFrame, values: np.ndarray, axes: list[str], n: int = 20) -> pd.DataFrame:
+def strongest_descriptors(
+    answers: pd.DataFrame, values: np.ndarray | pd.Series, axes: list[str], n: int = 20
+) -> pd.DataFrame:
     "The n descriptors of some axes whose answers have the highest mean value (Table 14): axis, descriptor, value"
     table = answers[["axis", "descriptor"]].assign(value=np.asarray(values, float))
     means = table[table["axis"].isin(axes)].groupby(["axis", "descriptor"], sort=False)["value"].mean()

@@ -208,7 +208,7 @@ def _tokenizer_of(source: str, config):
 def load_model(
     # hub name, folder (also of an adapter, or edits), GGUF file (owner/repo:file on the hub), one of `KNOWN`, or what
     # another program runs (`models.harness`: lm-eval:vllm:NAME)
-    name_or_path: str = DEFAULT_MODEL,
+    name_or_path: str | Path = DEFAULT_MODEL,
     device: str = "auto",  # "auto": CUDA, else MPS, else CPU; or "cpu", "cuda", "cuda:1", …
     dtype: str | torch.dtype = "auto",  # "auto": float32 on the CPU, else the checkpoint's own; or "bfloat16", …
     kind: str = "causal",  # of `KINDS`: "causal", "seq2seq" (encoder–decoder), "masked", "encoder", "classifier"
