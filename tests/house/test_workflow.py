@@ -103,8 +103,8 @@ def test_what_stands_beside_the_papers_methods(tmp_path):
     (kept, *_) = (ROOT / "results" / "redditbias" / "training" / "smollm2-135m-instruct" / "CDA").glob("*-race-*.json")
     record = json.loads(kept.read_text())
     record["params"]["train_seed"] = 0
-    for metric, method in (("training", "CDA-LoRA8"), ("association", "CDA-LoRA8")):
-        write_record(record | {"metric": metric, "method": method}, tmp_path / "results")
+    for metric, values in (("training", record["values"]), ("association", {"association": 0.1})):
+        write_record(record | {"metric": metric, "method": "CDA-LoRA8", "values": values}, tmp_path / "results")
     for name, left in (("smollm-lora", 4), ("smollm-projection", 10)):
         config = yaml.safe_load((ROOT / "config" / f"{name}.yaml").read_text()) | {"resume": True}
         config["debias"]["results"] = str(tmp_path / "results")
