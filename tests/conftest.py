@@ -238,6 +238,12 @@ def reading(folder):
         function.cache_clear()
 
 
+@pytest.fixture(autouse=True)
+def no_terminal(monkeypatch):
+    """Tables are not folded, whatever a library that was imported says of the terminal."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+
 @pytest.fixture
 def made_up(made_up_folder):
     """The made-up release in place of the real one, with a cache of its own."""

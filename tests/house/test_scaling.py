@@ -44,7 +44,7 @@ def test_numbers_of_prompts(scaling, holistic):
 
 
 def test_what_was_not_measured_is_marked():
-    assert "**Extrapolated, not measured.**" in PAGE and "No figure here was measured on a GPU" in PAGE
+    assert "**Extrapolated, not measured.**" in PAGE and "No number on this page was measured on a GPU" in PAGE
     outside = re.sub(r"(?s)<!-- scaling:.*?/scaling -->|```.*?```", "", PAGE)
     assert not re.search(r"\d [smh]\b|seconds|hours|GB|TFLOP", outside.partition("## A 7B")[2])
 
