@@ -18,8 +18,8 @@ from ..records import check_known, read_text, read_toml
 from ..specs import NONE, PromptSet, fill_templates
 
 # %% auto #0
-__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'LONGEST', 'prompts_paper', 'load_prompt_set', 'prompts', 'vary_style',
-           'read_personas', 'with_personas']
+__all__ = ['DEFAULT_PROMPTS', 'WITH_NOUN', 'prompts_paper', 'load_prompt_set', 'prompts', 'vary_style', 'read_personas',
+           'with_personas']
 
 # %% ../../nbs/data/prompts.ipynb #b728b5a0
 DEFAULT_PROMPTS = "v1.0"
@@ -151,7 +151,7 @@ def vary_style(
     return rows.assign(text=texts, without=without)
 
 # %% ../../nbs/data/prompts.ipynb #2efe2840
-LONGEST = 1000  # characters of a person's sentence; every prompt holds a copy of what stands in front of it
+_LONGEST = 1000  # characters of a person's sentence; every prompt holds a copy of what stands in front of it
 
 
 def read_personas(
@@ -162,10 +162,10 @@ def read_personas(
         lines = read_text(Path(source)).splitlines()
     else:
         lines = list(source)
-    if long := next((i for i, line in enumerate(lines, 1) if len(line) > LONGEST), None):
+    if long := next((i for i, line in enumerate(lines, 1) if len(line) > _LONGEST), None):
         where = source if isinstance(source, (str, Path)) else "the personas"
         said = f"line {long} of {where} has {len(lines[long - 1]):,} characters"
-        raise ValueError(f"{said}: expected at most {LONGEST:,}; write one sentence per line")
+        raise ValueError(f"{said}: expected at most {_LONGEST:,}; write one sentence per line")
     persons = [list(said) for there, said in groupby(map(str.strip, lines), bool) if there]
     if not persons:
         where = source if isinstance(source, (str, Path)) else "the list"
