@@ -498,8 +498,11 @@ def plot_choice(
     figure.supxlabel(
         "change in the size of the mean log gap, nats per token (left of 0: less biased), 95 % intervals", fontsize=9
     )
-    asked = "How much bias does each method remove, and at what cost?"
-    return _finished(figure, f"{asked}\n{choice['model'].iloc[0]}{without}", 10)
+    own = shown[~shown["method"].isin(CONTROLS)]
+    said = f"{own['verdict'].eq('less').sum()} of {len(own)} debiased models are less biased"
+    if own["rise_calibrated"].notna().any():
+        said += "; perplexity: " + " to ".join(f"{own['rise_calibrated'].agg(f):+.0%}" for f in ("min", "max"))
+    return _finished(figure, f"{said}\n{choice['model'].iloc[0]}{without}", 10)
 
 # %% ../../nbs/show/figures.ipynb #4bfbc437
 _MARKERS = "osD^vP<>X*"

@@ -28,8 +28,9 @@ def test_methods_side_by_side(committed):
         each = zip(own.rise_calibrated, own.rise_calibrated_low, own.rise_calibrated_high)
         kept = sum(no_worse(*v, MARGINS["perplexity"], True) == "no worse" for v in each)
         assert table["perplexity no worse"][method] == f"{kept} of {len(own)}"
-    edits = table.index.isin(["LEACE", "steering"])
-    assert np.allclose(table.MB[~edits].dropna(), 4 * 134_515_008 / 1e6) and (table.MB[edits] < 1).all()
+    edits, lora = table.index.isin(["LEACE", "steering"]), table.index.str.contains("LoRA")
+    assert np.allclose(table.MB[~(edits | lora)].dropna(), 4 * 134_515_008 / 1e6) and (table.MB[edits] < 1).all()
+    assert np.allclose(table.MB[lora], 9.823216)
     assert (table.minutes.dropna() > 1).all()
     tests = TASKS["dst"].tests(folder)
     assert table["F1"].notna().sum() == tests[tests.change.notna()].method.nunique()

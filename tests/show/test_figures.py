@@ -635,6 +635,15 @@ def test_what_the_pages_say_of_methods_and_association(committed):
         assert f"{rise} % after {method}" in appendix
     assert f"keeps {100 * edits.tells['LEACE']:.0f} % of the contrasts" in appendix
     assert -edits.change["steering"] < edits.before["steering"] / 2
+    lora, rises = table.loc["CDA-LoRA8"], lmp_changes(folder=committed / "results").set_index("bias_type")
+    assert f"lowers the association by {-lora.change:.2f} nats [{-lora.high:.2f}, {-lora.low:.2f}]" in appendix
+    assert f"full training by {-table.change['CDA']:.2f}. With the temperature refitted" in appendix
+    rise = costs.perplexity["CDA-LoRA8"].replace("+", "").replace("%", "")
+    assert f"perplexity rises by {rise} % instead of" in appendix and f"raises perplexity by {rise} %." in short
+    small, whole = rises[rises.method == "CDA-LoRA8"], rises[rises.method == "CDA"]
+    assert len(small) == 5 and small.rise_calibrated_low.gt(whole.groupby(level=0).rise_calibrated_high.max()).all()
+    gaps = lmb_changes(folder=committed / "results").query("method == 'CDA-LoRA8' and swap == 'targets'")
+    assert sorted(gaps.bias_type[gaps.verdict == "less"]) == ["orientation", "religion1", "religion2"]
     every = all_seeds(changes).query("method in ('LEACE', 'steering')")
     assert len(every) == 10 and (every.p_holm > 0.05).all()
     plain = table.loc[["FT", "FT-twice"]]
