@@ -339,7 +339,9 @@ def test_the_committed_grid(committed):
             {p["model"]["weights_sha256"] for p in of_run.provenance}
         ) == 1, (m, b, s)
         trained_on = of_run.provenance.iloc[0]["training"]["sentences"]
-        copies = {"CDA": 1.9, "CDA-LoRA8": 1.9, "FT-twice": 1.9, "LEACE": 1, "steering": 1}.get(m)  # the last two: with a target alone
+        copies = {"CDA": 1.9, "CDA-LoRA8": 1.9, "FT-twice": 1.9, "LEACE": 1, "steering": 1}.get(
+            m
+        )  # the last two: with a target alone
         assert trained_on == sizes[b] or copies and copies * sizes[b] < trained_on <= 2 * sizes[b]
     kept = records[(records.metric == "lmb") & records.method.isin(["LMD", "ADD", "HD"]) & records.outliers.eq("all")]
     assert kept.pairs.map(lambda p: isinstance(p, dict)).all() and set(kept.bias_type) >= {
