@@ -46,8 +46,8 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
 __all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
            'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'resource',
            'read_text', 'read_toml', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest',
-           'versions', 'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record', 'read_record',
-           'read_records']
+           'versions', 'applied_methods', 'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record',
+           'read_record', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -387,8 +387,12 @@ FIELDS = (
 _USUAL = {"method": "baseline", "split": "test", "seed": 0, "params": None, "seconds": 0.0, "device": "cpu"}
 
 
-def _method_of(training: dict, paper: str, bias_type: str | None) -> str:
-    """The names of the methods that were applied, in their order: HD, HD+CDA, HD (race, gender)+CDA (gender).
+def applied_methods(
+    training: dict[str, Any],  # as provenance keeps it of a debiased model
+    paper: str,  # of what is measured
+    bias_type: str | None,  # of what is measured; None: of no type
+) -> str:  # such as HD, HD+CDA, HD (race, gender)+CDA (gender)
+    """The names of the methods that a model was debiased by, in their order.
 
     With what they were applied for, where that is not what is measured, or not the same for all."""
     steps, one = [], training
@@ -427,7 +431,7 @@ def new_record(
         more = {"debiasing" if debiased and "training" in more else "training": training, **more}
     if debiased:
         of, name = debiased["bias_type"].split("/")
-        own["method"] = _method_of(debiased, paper or of, bias_type)
+        own["method"] = applied_methods(debiased, paper or of, bias_type)
         paper, bias_type = paper or of, bias_type or name
     model = {k: v for k, v in about.items() if k not in ("debiased", "trained")}
     return {

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from ..data.pairs import released_papers
-from ..records import DEFAULT_PAPER, read_records
+from ..metrics.fairness import fairness_changes, what_differs
+from ..records import DEFAULT_PAPER, applied_methods, read_records
 from .association import all_seeds, association_changes
 from .tables import TASKS, lmb_changes, lmp_changes, method_places
 from ..stats.paired import no_worse
@@ -61,7 +62,10 @@ def methods_table(
     for name, task in TASKS.items():
         tests = task.tests(folder, paper)
         parts.append((tests[tests["change"].notna()], partial(_of_task, name, task.metric)))
-    parts.append((read_records(folder, paper=paper, metric="training"), _costs))
+    parts += [
+        (_responses(folder, paper), _of_responses),
+        (read_records(folder, paper=paper, metric="training"), _costs),
+    ]
     rows, keys = {}, ["model", "method"]
     for of, say in parts:
         for key, own in of[of["method"].ne("baseline")].groupby(keys, sort=False) if len(of) else ():
@@ -95,6 +99,28 @@ def _of_task(name: str, metric: str, of: pd.DataFrame) -> dict:
     of = of.groupby("bias_type", sort=False)[["change", "change_low", "change_high"]].mean()
     digits = {"dst": "{:+.3f}"}.get(name, "{:+.2f}")
     return {metric: _from_to(of["change"], digits), f"{metric} no worse": _kept(of, "change", "change", MARGINS[name])}
+
+
+def _responses(folder: Path | None, paper: str) -> pd.DataFrame:
+    "Changes of the differences between responses to two groups, a measure each, of methods applied for a paper's types"
+    found = read_records(folder, metric="response_fairness")
+    tables = []
+    for after in found.to_dict("records"):
+        training = after["provenance"].get("training") or {}
+        of, _, name = (training.get("bias_type") or "").partition("/")
+        before = found[found["model"].eq(after["model"]) & found["bias_type"].eq(after["bias_type"])]
+        for one in before[before["method"].eq("baseline")].to_dict("records") if of == paper else ():
+            if not what_differs(one, after):
+                about = {"model": after["model"], "method": applied_methods(training, paper, name)}
+                tables.append(fairness_changes(one, after).assign(**about))
+    return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["model", "method"])
+
+
+def _of_responses(of: pd.DataFrame) -> dict:
+    "How many differences became larger and smaller after Holm's correction, of those that are tested"
+    shown, tested = of[of["p_holm"] < 0.05], int(of["p_holm"].notna().sum())
+    larger, smaller = (int(shown["verdict"].eq(v).sum()) for v in ("more", "less"))
+    return {"responses": f"{larger} larger, {smaller} smaller of {tested}"}
 
 
 def _costs(trained: pd.DataFrame) -> dict:

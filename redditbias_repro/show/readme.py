@@ -212,13 +212,17 @@ def _with_star(r, part: str) -> str:
 def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     "What each method whose association was measured on several bias types changes over all, as a Markdown table"
     from redditbias_repro.show.association import association_changes, association_methods
+    from redditbias_repro.show.choose import _of_responses, _responses
 
     table = association_methods(association_changes(folder=folder, paper=paper))
     table = _measured(table.assign(swap="targets"), paper)
+    tests = _responses(folder, paper).groupby(["model", "method"])
+    answered = {key: _of_responses(of)["responses"] for key, of in tests}
     rows = [
         {"model": r.model, "method": r.method, "association": f"{r.before:.2f} → {r.after:.2f}",
          "change": _with_star(r, ""), "change of term frequency": _with_star(r, "frequency_"),
-         "neutral contrasts left": f"{r.tells:.0%}"}
+         "neutral contrasts left": f"{r.tells:.0%}",
+         **({"differences between responses": answered.get((r.model, r.method), "")} if answered else {})}
         for r in table.itertuples()
     ]  # fmt: skip
     if not rows:

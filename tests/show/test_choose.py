@@ -32,6 +32,12 @@ def test_methods_side_by_side(committed):
     assert np.allclose(table.MB[~(edits | lora)].dropna(), 4 * 134_515_008 / 1e6) and (table.MB[edits] < 1).all()
     assert np.allclose(table.MB[lora], 9.823216)
     assert (table.minutes.dropna() > 1).all()
+    answered = pd.read_csv(committed / "figures" / "dialoguefairness" / "changes.csv").query("kind == 'language model'")
+    assert "CDA" in set(table.index[table.responses.notna()])
+    for method in table.index[table.responses.notna()]:
+        own = answered[answered.method.eq(f"{method} (gender)") & answered.p_holm.notna()]
+        count = lambda verdict: (own.verdict.eq(verdict) & own.p_holm.lt(0.05)).sum()
+        assert table.responses[method] == f"{count('more')} larger, {count('less')} smaller of {len(own)}"
     tests = TASKS["dst"].tests(folder)
     assert table["F1"].notna().sum() == tests[tests.change.notna()].method.nunique()
 
