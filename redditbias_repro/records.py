@@ -34,7 +34,7 @@ from functools import cache, lru_cache, wraps
 from importlib.metadata import EntryPoint, PackageNotFoundError, version
 from importlib.resources import files
 from inspect import signature
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -679,16 +679,19 @@ def _of_metrics() -> dict[str, dict]:
 
 
 def _misfits(value, schema: dict, at: str) -> Iterator[str]:
-    "What of a value is of another kind than a schema says: types, required names, and patterns of texts"
+    "What of a value is of another kind than a schema says: types, items, required names, and patterns of texts"
     if "$ref" in schema:
         schema = _schema()["$defs"][schema["$ref"].rpartition("/")[2]]
     types = schema.get("type", [])
-    types = [types] if isinstance(types, str) else types
-    if types and type(value) not in set(chain(*(_TYPES[t] for t in types))):
+    types = (types,) if isinstance(types, str) else types
+    if types and not any(type(value) in _TYPES[t] for t in types):
         shown = value if isinstance(value, (str, int, float)) else type(value).__name__
         yield f"{at} ({str(shown)[:40]!r}, expected {_EXPECTED.get(types[0], 'a number')})"
     elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
         yield f"{at} ({value[:40]!r}, expected hexadecimal digits)"
+    elif isinstance(value, list):  # of thousands of items the first says enough
+        items = schema.get("items", {})
+        yield from islice((m for i, inner in enumerate(value) for m in _misfits(inner, items, f"{at}[{i}]")), 1)
     elif isinstance(value, dict):
         yield from (f"{at}.{name}" for name in schema.get("required", ()) if name not in value)
         for name, inner in value.items():
@@ -696,19 +699,42 @@ def _misfits(value, schema: dict, at: str) -> Iterator[str]:
             yield from _misfits(inner, own, f"{at}.{name}")
 
 
+def _unfit(packed: dict, at: str) -> Iterator[str]:
+    "What of scores that were packed together is of another length than the first, or names what is not there"
+    digits = {k: v for k, v in packed.items() if isinstance(v, str)}
+    number_of = lambda name: name.startswith(("nll", "text"))  # float32; all else is uint16 or uint32
+    n = len(next((v for k, v in digits.items() if number_of(k)), "")) // 8
+    for name, text in digits.items():
+        if len(text) not in ((8 * n,) if number_of(name) else (4 * n, 8 * n)):
+            yield f"{at}.{name} ({len(text)} digits for {n} sentences)"
+        elif f"{name}s" in packed and name != "cluster" and n:  # a cluster without a name is a pair of its own
+            places = memoryview(bytes.fromhex(text)).cast("H" if len(text) == 4 * n else "I")
+            if max(places) >= len(packed[f"{name}s"]):
+                yield f"{at}.{name} ({max(places)}, expected a place in {name}s)"
+
+
 def _wrong(record: dict) -> list[str]:
     "Fields that are not there, empty, or of another kind, or unknown"
     of_kind = lambda value, kind: isinstance(value, kind) and not isinstance(value, bool)
-    return [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)] or [
-        *(k for k in FIELDS[:7] if not record[k].strip()),
-        *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
-        *(k for k in ("values", "provenance") if not record[k]),
-        *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
-        *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
-        *(k for k in record if k not in FIELDS),
-        *_misfits(record["params"], _schema()["properties"]["params"], "params"),
-        *_misfits(record["values"], _of_metrics().get(record["metric"], {}), "values"),
-    ]
+    return (
+        [k for k, kind in _KINDS.items() if not of_kind(record.get(k, ...), kind)]
+        or [
+            *(k for k in FIELDS[:7] if not record[k].strip()),
+            *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
+            *(k for k in ("values", "provenance") if not record[k]),
+            *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
+            *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
+            *(k for k in record if k not in FIELDS),
+            *_misfits(record["params"], _schema()["properties"]["params"], "params"),
+            *_misfits(record["values"], _of_metrics().get(record["metric"], {}), "values"),
+        ]
+        or [
+            misfit
+            for name in ("pairs", "contrasts", "controls", "scores")
+            if record["metric"] in ("lmb", "association", "lmp")
+            for misfit in _unfit(record["values"].get(name) or {}, f"values.{name}")
+        ]
+    )
 
 
 def check_record(record: dict[str, Any], path: Path) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from redditbias_repro.records import (
 from redditbias_repro.scoring.passes import ScoringStats
 
 PAIRS = "nll1", "nll2", "tokens1", "tokens2", "cluster"
+PACKED = {**dict.fromkeys(PAIRS, "0" * 8), **dict.fromkeys(PAIRS[:2], "0" * 16), "clusters": ["a"]}
 SCHEMA = files("redditbias_repro") / "resources" / "record.schema.json"
 ORIGIN = {"model": {}, "corpus": {}, "package": None, "libraries": {}, "device": "cpu"}
 PROVENANCE = {"model", "corpus", "package", "git_commit", "git_changed", "python", "libraries", "platform", "device"}
@@ -232,6 +233,14 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
      ({"values": {"pairs": {"nll1": "x"}}}, r".*values\.pairs\.nll2, .*values\.pairs\.nll1 \('x', expected hexadec"),
      ({"params": {"train_seed": "x"}}, r".*params\.train_seed \('x', expected a whole number\)"),
      ({"values": {"t": [1.0]}}, r".*values\.t \('list', expected a number\)"),
+     ({"values": {"n_clusters": 3}}, r"is not a record: no valid values\.t: remove it"),
+     *(({"values": {"t": 1.0, "pairs": PACKED | change}}, rf".*no valid values\.pairs\.{says}") for change, says in (
+         ({"clusters": ["a", 3]}, r"clusters\[1\] \('3', expected a text\): remove it"),
+         ({"forms": [["a"], [1, 2]]}, r"forms\[1\]\[0\] \('1', expected a text\): remove it"),
+         ({"nll2": "0" * 8}, r"nll2 \(8 digits for 2 sentences\)"), ({"tokens1": "00"}, r"tokens1 \(2 digits"))),
+     ({"metric": "training", "values": {"loss": [1, "x"]}}, r".*values\.loss\[1\] \('x', expected a number\)"),
+     ({"metric": "likelihood_bias", "values": {"pairs": [1]}}, r".*values\.pairs\[0\] \('1', expected a text\)"),
+     ({"metric": "gen_bias", "values": {"measures": [{"n": [1]}]}}, r".*values\.measures\[0\]\.n \('list', expec"),
      ({"provenance": ORIGIN | {"corpus": [1]}}, "is not a record: no valid provenance.corpus")],
 )  # fmt: skip
 def test_what_is_no_record_is_named(tmp_path, content, says):
@@ -254,7 +263,8 @@ BAD = [
     *({"provenance": p} for p in ({}, [], *(ORIGIN | {k: 3} for k in ("model", "corpus", "debiasing", "training")))),
     *({"metric": m, "values": {name: value}} for m, name, value in (
         ("lmb", "pairs", [1]), ("lmb", "pairs", {"nll1": ""}), ("association", "left_out", {"no target": "x"}),
-        ("association", "over", 1), ("crg", "dialogues", 3), ("training", "loss", 0.5),
+        ("association", "over", 1), ("crg", "dialogues", 3), ("training", "loss", 0.5), ("training", "loss", ["x"]),
+        ("lmb", "p", 0.5), ("gen_bias", "by_axis", [1]), ("pair_distance", "word1", [1]),
     )),
 ]  # fmt: skip
 
@@ -337,7 +347,7 @@ def made(t=-3.0, p_cluster=0.25, commit=False, **corpus):
     record = new_record(
         "lmb", {"name": "tiny"}, {"name": "redditbias", "files": {}, "note": "", **corpus}, 238,
         {"t": t, "p": 1e-3, "p_cluster": p_cluster, "n_clusters": 13 if p_cluster else 0,
-         "pairs": {**dict.fromkeys(PAIRS, ""), "nll1": packed(80.5, 41.25), "clusters": []}},
+         "pairs": PACKED | {"nll1": packed(80.5, 41.25), "clusters": []}},
         "redditbias", "race",
     )  # fmt: skip
     record["provenance"]["git_changed"] = commit

@@ -5,7 +5,6 @@
 # %% ../../nbs/show/rank.ipynb #24d3aac0
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -81,19 +80,12 @@ def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: 
     if records is None:
         paths = read_records(folder, paper=paper, metric=metric, method="baseline").get("path", ())
         records = [read_json(Path(p)) for p in paths]
-    else:
-        records = list(records)
-        paths = [f"a record of {r['model']}" for r in records]
     how, rows = RANKED[metric], []
-    for path, r in zip(paths, records):
+    for r in records:
         row = {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
         of_it = (r["metric"], r["method"], r["paper"]) == (metric, "baseline", paper)
         if of_it and isinstance(row.get(how.keeps), (dict, list)) and row.get("swap") in (None, "targets"):
-            try:
-                x, clusters, units = how.sample(row)
-            except ValueError as e:  # one that is broken stops no other
-                warnings.warn(f"left out: {path}: {e}", stacklevel=3)
-                continue
+            x, clusters, units = how.sample(row)
             corpus = (r.get("provenance") or {}).get("corpus") or {}
             params = {k: v for k, v in r["params"].items() if k not in _OWN and v is not None}
             key = digest([units, corpus.get("files"), corpus.get("sha256"), params])
