@@ -14,7 +14,6 @@ import json
 import math
 import os
 import re
-import shutil
 import sys
 import tempfile
 import textwrap
@@ -28,7 +27,7 @@ from typing import NamedTuple
 
 from . import __version__
 from .papers.commands import read_commands
-from .records import resource
+from .records import console_width, resource
 
 # %% auto #0
 __all__ = []
@@ -663,9 +662,16 @@ def _sheets(args) -> None:
         print(f"written: {write_record(r)}")
 
 # %% ../nbs/cli.ipynb #111db6db
-def _check_method(method: str, spec) -> None:
-    "`ValueError` for a method that swaps attributes, and a specification that pairs none"
-    from redditbias_repro.debias.losses import method_names
+def _check_method(method: str, spec, lora_rank: int | None) -> None:
+    "`ValueError` for a method that lacks its library, or swaps attributes where a specification pairs none"
+    from redditbias_repro.debias.losses import get_method, method_names
+    from redditbias_repro.debias.projection import erasure_library, leace
+    from redditbias_repro.models.loading import peft_library
+
+    if get_method(method).edit is leace:
+        erasure_library()
+    if lora_rank is not None:
+        peft_library()
 
     if method.startswith("CADA") and not spec.attribute_pairs:
         others = ", ".join(m for m in method_names() if not m.startswith("CADA"))
@@ -698,7 +704,7 @@ def _debias(args) -> None:
         raise ValueError("--texts and --corpus both say what to train on: give one of them")
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
-    _check_method(args.method, spec)
+    _check_method(args.method, spec, args.lora_rank)
     if args.texts and args.texts.suffix.lower() in _TABLES:
         raise ValueError(f"--texts {args.texts} is a table: expected a text file with one sentence per line")
     texts = read_lines(args.texts) if args.texts else None
@@ -772,6 +778,7 @@ def _rank(args) -> None:
     from redditbias_repro.show.saving import save_figure, to_console
     from redditbias_repro.show.tables import type_titles
 
+    _check_paper(args.paper)
     measured = read_records(metric=args.measure)
     papers = [args.paper] if args.paper else list(dict.fromkeys(measured.get("paper", ())))
     ranked = {p: rank.rank_models(args.measure, paper=p, seed=args.seed) for p in papers}
@@ -833,6 +840,14 @@ def _fill(page: str, texts: dict[str, str]) -> str:
     return page
 
 
+def _check_paper(paper: str | None) -> None:
+    "`ValueError` for a paper that no record can be of; None: of all"
+    from redditbias_repro.records import check_known, papers_of_records
+
+    if paper is not None:
+        check_known("paper", paper, papers_of_records())
+
+
 def _no_records(of: str = "") -> ValueError:
     "The error of a command that needs records"
     from redditbias_repro.records import results_folder
@@ -847,6 +862,7 @@ def _report(args) -> None:
 
     if args.html and args.readme:
         raise ValueError("--html writes a report of its own, and --readme fills README.md and docs: give one of them")
+    _check_paper(args.paper)
     if args.html:
         from redditbias_repro.papers.report import write_report
 
@@ -938,7 +954,7 @@ def _ls(args) -> None:
     kinds = [args.what] if args.what else list(KINDS)
     args.found = {kind: KINDS[kind]() for kind in kinds}
     for kind, known in args.found.items():
-        width, wide = max(map(len, known)), shutil.get_terminal_size((0, 0)).columns
+        width, wide = max(map(len, known)), console_width()
         print(f"{kind}:")
         for name, said in known.items():
             line, below = f"  {name:{width}}  {said}".rstrip(), " " * (width + 4)

@@ -20,6 +20,7 @@ import math
 import os
 import platform
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -43,11 +44,11 @@ if TYPE_CHECKING:  # they are imported where they are used, so that a command st
     import pandas as pd
 
 # %% auto #0
-__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'without_bars',
-           'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file', 'resource',
-           'read_text', 'read_toml', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest', 'code_digest',
-           'versions', 'applied_methods', 'new_record', 'stand_in_path', 'write_record', 'read_json', 'check_record',
-           'read_record', 'read_records']
+__all__ = ['DEFAULT_PAPER', 'SAME', 'TINY', 'nearest', 'check_known', 'split_settings', 'opened_by_name', 'console_width',
+           'without_bars', 'plugins', 'plugin_file', 'repo_root', 'project_path', 'results_folder', 'data_file',
+           'resource', 'read_text', 'read_toml', 'read_lines', 'write_atomic', 'table_path', 'write_table', 'digest',
+           'code_digest', 'versions', 'applied_methods', 'new_record', 'stand_in_path', 'write_record', 'read_json',
+           'check_record', 'read_record', 'papers_of_records', 'read_records']
 
 # %% ../nbs/records.ipynb #f6deff34
 def nearest(
@@ -90,6 +91,11 @@ def opened_by_name(
     return get
 
 # %% ../nbs/records.ipynb #5cbc3a6c
+def console_width() -> int:
+    "Characters in a line of the terminal, or as COLUMNS says; 0 where there is none, as in a pipe"
+    return shutil.get_terminal_size((0, 0)).columns
+
+
 @contextlib.contextmanager
 def without_bars() -> Iterator[None]:
     "While this lasts, work shows no progress bars of its own"
@@ -446,8 +452,8 @@ def _slug(text):
     return re.sub(r"[^\w.@+-]+", "--", str(text)).strip("-.") or "none"  # neither hidden nor the folder above
 
 
-def _cut(text, room: int) -> str:
-    "A slug of at most so many characters: one that is cut ends in a hash"
+def file_part(text: str, room: int = 80) -> str:
+    "A name of a file or folder for any text, of at most so many characters: one that is cut ends in a hash"
     slug = _slug(text)
     return slug if len(slug) <= room else f"{slug[: room - 9]}-{digest(str(text))[:8]}"
 
@@ -487,9 +493,9 @@ def record_key(record: dict[str, Any]) -> str:
 
 def record_path(record: dict[str, Any], folder: Path | None = None) -> Path:
     "`results/<paper>/<metric>/<model>/<method>/<corpus>-<bias type>-<split>-<key>.json`: at most 100 characters a name"
-    r = {k: _cut(record[k], 80) for k in ("paper", "metric", "model", "method")}
+    r = {k: file_part(record[k]) for k in ("paper", "metric", "model", "method")}
     folder = results_folder(folder)
-    name = f"{_cut(record['corpus'], 38)}-{_cut(record['bias_type'], 36)}-{_cut(record['split'], 10)}"
+    name = "-".join(file_part(record[k], room) for k, room in (("corpus", 38), ("bias_type", 36), ("split", 10)))
     return folder / r["paper"] / r["metric"] / r["model"] / r["method"] / f"{name}-{record_key(record)}.json"
 
 # %% ../nbs/records.ipynb #9ee652f7
@@ -756,18 +762,18 @@ def _parsed(path: Path, changed: tuple) -> dict:
 
 
 @cache
-def _papers() -> set[str]:
+def papers_of_records() -> list[str]:
     "In whose tables a record may stand: a paper's, one's own, the benchmarks', another package's"
     added = *plugins("corpora"), *plugins("measures")
-    ours = (f.name for f in (files("redditbias_repro") / "resources" / "papers").iterdir() if f.is_dir())
-    return {"own", "bench", *added, *ours}
+    ours = sorted(f.name for f in (files("redditbias_repro") / "resources" / "papers").iterdir() if f.is_dir())
+    return list(dict.fromkeys([*ours, *added, "own", "bench"]))
 
 
 def _unknown_names(record: dict) -> str:
     "Which name of a record nobody knows; empty for one of ours, of another package's or of one's own"
     paper, metric = record["paper"], record["metric"]
-    if paper not in _papers():
-        return f"paper {paper!r} is unknown{nearest(paper, _papers())}"
+    if paper not in papers_of_records():
+        return f"paper {paper!r} is unknown{nearest(paper, papers_of_records())}"
     added = *plugins("corpora"), *plugins("measures")
     if metric in (*_of_metrics(), *added) or paper in ("own", *added):
         return ""

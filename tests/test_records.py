@@ -294,13 +294,13 @@ def test_schema_and_reading_forbid_the_same(change, tmp_path):
 def test_names_that_no_table_has_are_said(names, said, tmp_path, monkeypatch):
     """Once, with the file; what another package adds is known, and one's own measures are nobody else's business."""
     monkeypatch.setattr(records, "plugins", lambda kind: {"pets": None} if kind == "measures" else {})
-    records._papers.cache_clear()
+    records.papers_of_records.cache_clear()
     path = tmp_path / "odd.json"
     path.write_text(json.dumps(made() | names | {"values": {"t": 1.0}}))
     with warnings.catch_warnings(record=True) as found:
         assert len(read_records(tmp_path)) == 1  # it is kept
     assert [str(path) in str(w.message) and said in str(w.message) for w in found] == [True] * bool(said)
-    records._papers.cache_clear()
+    records.papers_of_records.cache_clear()
 
 
 def test_our_own_names_are_known(committed):

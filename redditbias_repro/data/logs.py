@@ -25,11 +25,14 @@ __all__ = ['read_log']
 WORDS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0} | {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0}
 
 
+LARGEST = 1e100  # of a score: squares of larger ones overflow
+
+
 def _number(value) -> float:
     "A score as a number; nan for what is none"
     try:
         found = WORDS[value] if value in WORDS else float(value)
-        return found if math.isfinite(found) else math.nan
+        return found if abs(found) <= LARGEST else math.nan
     except (TypeError, ValueError):
         return math.nan
 
@@ -165,7 +168,9 @@ def read_log(
     left_out = [f"{metric} of {task}" for task, metric in bad[bad].index]
     table = table[[not bad[key] for key in zip(table["task"], table["metric"])]]
     if not len(table):
-        raise ValueError(f"{path} holds no sample whose score is a number: was it written with --log_samples?")
+        raise ValueError(
+            f"{path} holds no sample whose score is a number of {LARGEST:g} at most: was it written with --log_samples?"
+        )
     by = ["task", "metric", "sample"]
     if (table.groupby(by, sort=False)["content"].nunique() > 1).any():
         raise ValueError(f"{path}: a task has several texts for one sample: are these logs of two runs?")

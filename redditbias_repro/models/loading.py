@@ -178,14 +178,24 @@ KINDS = {
 
 
 def config_of(source: str) -> PreTrainedConfig:
-    "A model's configuration; where it says no type, as in checkpoints of 2020, by the class that it names"
+    """A model's configuration; where it says no type, as in checkpoints of 2020, by the class that it names.
+
+    `ValueError` for one without layers, and for weights of a type that is none of real numbers"""
     import transformers
 
     told, _ = transformers.PreTrainedConfig.get_config_dict(source)
+    dtype = told.get("dtype") or told.get("torch_dtype") or "auto"
+    known = isinstance(dtype, dict) or dtype == "auto"  # a type for each part
+    if not (known or getattr(getattr(torch, str(dtype), None), "is_floating_point", False)):
+        raise ValueError(f"dtype {dtype!r} in config.json: expected float32, bfloat16 or float16")
     named = getattr(transformers, (told.get("architectures") or [""])[0] or " ", None)
     if "model_type" in told or named is None:
-        return transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
-    return named.config_class.from_dict(told)
+        config = transformers.AutoConfig.from_pretrained(source, trust_remote_code=False)
+    else:
+        config = named.config_class.from_dict(told)
+    if getattr(config.get_text_config(), "num_hidden_layers", 1) == 0:
+        raise ValueError("no layers in config.json (num_hidden_layers): expected one or more")
+    return config
 
 
 def _tokenizer_of(source: str, config):
@@ -415,7 +425,7 @@ def _believed(model, name: str, digest: str, made: dict[str, dict]) -> dict[str,
 
 # %% ../../nbs/models/loading.ipynb #5cc5f1fc
 def describe_model(
-    model: PreTrainedModel,  # from `load_model`
+    model: PreTrainedModel | Elsewhere,  # from `load_model`
     name: str | None = None,  # None: what it was loaded by
 ) -> dict[str, Any]:  # name, origin, weights_sha256, dtype, parameters, revision; how `debiased` or `trained`
     """Provenance of a model.
@@ -466,7 +476,7 @@ class Opened(tuple[Any, ...]):
 
     def __new__(
         cls,
-        model: PreTrainedModel | None = None,
+        model: PreTrainedModel | Elsewhere | None = None,
         tokenizer: PreTrainedTokenizerBase | None = None,
         about: dict[str, Any] | None = None,
         *,
@@ -486,11 +496,11 @@ class Opened(tuple[Any, ...]):
         return self._pair
 
     @property
-    def model(self) -> PreTrainedModel:
+    def model(self) -> PreTrainedModel | Elsewhere:
         return self._both[0]
 
     @property
-    def tokenizer(self) -> PreTrainedTokenizerBase:
+    def tokenizer(self) -> PreTrainedTokenizerBase | None:
         return self._both[1]
 
     @cached_property

@@ -9,7 +9,6 @@ import csv
 import io
 import math
 import re
-import shutil
 import textwrap
 import warnings
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ import numpy as np
 import pandas as pd
 
 from ..data.registry import unavailable
-from ..records import SAME, TINY, project_path, stand_in_path, write_atomic
+from ..records import SAME, TINY, console_width, project_path, stand_in_path, write_atomic
 
 if TYPE_CHECKING:  # named in annotations alone
     from matplotlib.figure import Figure
@@ -80,11 +79,6 @@ def _keys(table: pd.DataFrame) -> list[str]:
         if not table.iloc[:, :n].astype(str).duplicated().any():
             return list(table.columns[:n])
     return list(table.columns[:1])
-
-
-def console_width() -> int:
-    "Characters in a line of the terminal, or as COLUMNS says; 0 where there is none, as in a pipe"
-    return shutil.get_terminal_size((0, 0)).columns
 
 
 def to_console(

@@ -17,7 +17,7 @@ from typing import Any
 from .. import __version__
 from ..data.registry import list_files
 from ..models.sources import KNOWN
-from ..records import check_known, resource, write_atomic
+from ..records import check_known, file_part, resource, write_atomic
 
 # %% auto #0
 __all__ = ['share_results']
@@ -170,9 +170,11 @@ def share_results(
     paths = []
     for (which, name), some in sorted(groups.items()):
         if hub:
-            path, content = Path(name.replace("/", "__"), ".eval_results", f"{which}.yaml"), hub_results(some, dataset)
+            path, content = Path(file_part(name.replace("/", "__")), ".eval_results"), hub_results(some, dataset)
+            path = path / f"{file_part(which)}.yaml"
         else:
             content = json.dumps(every_eval_ever(some, organization), indent=1, ensure_ascii=False) + "\n"
-            path = Path("data", which, *name.split("/", 1), f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{which}/{name}')}.json")
+            path = Path("data", *map(file_part, (which, *name.split("/", 1))))
+            path = path / f"{uuid.uuid5(uuid.NAMESPACE_URL, f'{which}/{name}')}.json"
         paths.append(write_atomic(Path(out) / path, content))
     return paths, left

@@ -324,6 +324,11 @@ def test_empty_files_are_named(command, said, tmp_path, capsys):
         (["measure", "--backend-args", "a=b"], "give both"),
         (["rank", "--results", "nosuch"], "is not a folder"),
         (["specs", "zzz"], "no specification 'zzz': there are"),
+        (
+            ["report", "--paper", "redditbais"],
+            "paper 'redditbais' is unknown: expected one of chbias, dialoguefairness",
+        ),
+        (["rank", "--paper", "redditbais"], "own, bench: did you mean 'redditbias'?"),
         (["debias", "--out", "."], "has no name of its own"),
         (["plan", "--corpus", "pairs.csv"], "pairs is only a label of the sentences of pairs.csv"),
         (["plan", "--corpus", "pairs.csv", "--bias-type", "pets"], "pets is only a label"),
@@ -410,6 +415,15 @@ def test_wordnet_is_missed_before_anything_is_loaded(model_folder, made_up, monk
     monkeypatch.setenv("WNSEARCHDIR", str(tmp_path / "no"))
     command = ["measure", "--paper", "dialoguefairness", "--model", "nosuch/model"]
     assert "--lemmas plain" in says(capsys, *command, status=1)
+
+
+@pytest.mark.parametrize(
+    "how, module, said",
+    [(["--lora-rank", "4"], "peft", "pip install peft"), (["--method", "LEACE"], "concept_erasure", "concept-erasure")],
+)  # fmt: skip
+def test_libraries_are_missed_before_anything_is_loaded(how, module, said, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, module, None)  # as if it were not installed
+    assert said in says(capsys, "debias", "--model", "nosuch/model", *how, "--out", "out")
 
 
 def test_prompts_of_the_paper_stand_in_without_network(model_folder, offline, capsys):

@@ -211,6 +211,16 @@ def test_values_that_are_no_numbers_are_left_out(tmp_path):
     assert set(found["metric"]) == {"acc"} and found.attrs["left_out"] == ["ppl of x"]
 
 
+def test_values_whose_squares_overflow_are_left_out(tmp_path):
+    for name in "ab":
+        rows = [{"doc_id": i, "metrics": ["acc", "ppl"], "acc": 1.0 * i, "ppl": 1e300 * i} for i in range(3)]
+        (tmp_path / f"samples_{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert read_log(tmp_path / "samples_a.jsonl").attrs["left_out"] == ["ppl of a"]
+    (tmp_path / "samples_a.jsonl").write_text(json.dumps({"doc_id": 0, "metrics": ["ppl"], "ppl": 1e300}))
+    with pytest.raises(ValueError, match=r"no sample whose score is a number of 1e\+100 at most"):
+        read_log(tmp_path / "samples_a.jsonl")
+
+
 def test_a_line_ends_where_json_lines_do(tmp_path):
     """The harness writes other separators of lines as they are; what is not finite is no number."""
     rows = [

@@ -31,7 +31,8 @@ def record(x, bias_type="race", paper="redditbias", targets=TARGETS):
     nll = np.c_[40 - np.asarray(x), np.full((len(x), 3), 40.0)]
     packed = pack_contrasts(nll, [f"t{t}" for t in targets], [f"a{a}" for a in ATTRIBUTES])
     of = dict(paper=paper, bias_type=bias_type, split="test")
-    return new_record("association", {"name": "tiny"}, {"name": "made up"}, len(x), {"contrasts": packed}, **of)
+    values = {"association": float(np.mean(x)), "contrasts": packed}
+    return new_record("association", {"name": "tiny"}, {"name": "made up"}, len(x), values, **of)
 
 
 @pytest.fixture(scope="module")
@@ -96,13 +97,13 @@ def test_sets_by_records(x, tmp_path):
 def test_records_are_read_from_a_file(x, tmp_path):
     one, many = tmp_path / "one.json", tmp_path / "many.json"
     one.write_text(json.dumps(record(x)))
-    many.write_text(json.dumps([record(x), record(x, "gender"), record(x) | {"metric": "lmb"}]))
+    many.write_text(json.dumps([record(x), record(x, "gender"), record(x) | {"metric": "letters"}]))
     assert list(read_associations(one)) == [("redditbias", "race")] and len(read_associations(many)) == 2
     many.write_text(json.dumps([record(x), record(2 * x)]))
     with pytest.raises(ValueError, match="2 records of 1 bias types: expected one of each"):
         read_associations(many)
-    one.write_text(json.dumps(record(x) | {"metric": "lmb"}))
-    with pytest.raises(ValueError, match=r"no record of metric association.*\(but lmb\)"):
+    one.write_text(json.dumps(record(x) | {"metric": "letters"}))
+    with pytest.raises(ValueError, match=r"no record of metric association.*\(but letters\)"):
         read_associations(one)
     one.write_text("[")
     with pytest.raises(ValueError, match="is not JSON"):

@@ -21,7 +21,7 @@ from transformers import (
 
 from redditbias_repro.data.registry import FetchError
 from redditbias_repro.models import loading as models
-from redditbias_repro.models.loading import DEFAULT_MODEL, describe_model, hash_weights, load_model
+from redditbias_repro.models.loading import DEFAULT_MODEL, check_models, describe_model, hash_weights, load_model
 from redditbias_repro.scoring.likelihoods import sequence_scores
 from redditbias_repro.scoring.masked import pseudo_log_likelihood
 
@@ -110,6 +110,21 @@ def test_broken_config(broken):
     (broken / "config.json").write_text("{")
     with pytest.raises(ValueError, match="cannot be loaded|not"):
         load_model(broken)
+
+
+@pytest.mark.parametrize(
+    "told, said",
+    [
+        ({"n_layer": 0}, "no layers in config.json"), ({"dtype": "int8"}, "dtype .int8. in config.json: expected"),
+        ({"dtype": "nosuch"}, "dtype 'nosuch' in config.json"), ({"torch_dtype": 3, "dtype": None}, "dtype 3 in conf"),
+    ],
+)  # fmt: skip
+def test_a_configuration_that_no_model_has(broken, told, said):
+    config = json.loads((broken / "config.json").read_text())
+    (broken / "config.json").write_text(json.dumps(config | told))
+    for load in (load_model, check_models):
+        with pytest.raises(ValueError, match=said):
+            load(broken)
 
 
 def test_lacking_weights_are_no_model(broken):

@@ -110,6 +110,19 @@ def test_what_has_no_score_is_left_out(records, model_folder, tmp_path):
     assert "perplexity_calibrated" in path.read_text()
 
 
+@pytest.mark.parametrize(
+    "name, start", [("x" * 5000, "x" * 71 + "-"), ("own/" + "x" * 5000, "x" * 71 + "-"), ("..", "none")]
+)
+def test_no_name_is_longer_than_file_systems_take(records, tmp_path, name, start):
+    """And none leads out of the folder."""
+    renamed = [{**r, "model": name} for r in records]
+    for kind in ("every-eval-ever", "eval-results"):
+        paths, _ = share_results(renamed, tmp_path / "out", kind, "me/pairs")
+        assert all(p.is_file() and p.resolve().is_relative_to(tmp_path / "out") for p in paths)
+        parts = {part for p in paths for part in p.relative_to(tmp_path / "out").parts}
+        assert max(map(len, parts)) <= 85 and (kind == "eval-results" or any(part.startswith(start) for part in parts))
+
+
 def test_no_text_goes_out(records, kept, tmp_path, capsys):
     """Of records alone: no query stands in what is shared."""
     from redditbias_repro.data.pairs import load_pairs
