@@ -872,7 +872,10 @@ def _report(args) -> None:
         return
     if not len(read_records(paper=args.paper)):
         raise _no_records(f" of {args.paper}")
-    texts = {name: reports.report(name, paper=args.paper) for name in reports.REPORTS}
+    from tqdm.auto import tqdm
+
+    names = tqdm(reports.REPORTS, "tables", unit="", delay=2, leave=False)
+    texts = {name: reports.report(name, paper=args.paper) for name in names}
     texts["scorecard"] = statements.scorecard_report() if args.readme else ""
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():
         write_atomic(path, _fill(path.read_text(encoding="utf-8"), texts))

@@ -656,7 +656,10 @@ def _not_finite(number: str):
 def read_json(path: Path) -> dict[str, Any]:
     "An object of JSON. `ValueError` that names the file for anything else, and for nan and infinity"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"), parse_constant=_not_finite)
+        text = path.read_text(encoding="utf-8")
+        found = json.loads(text, parse_constant=_not_finite)
+        if re.search(r"\\u[dD][89a-fA-F]", text):  # half a letter, which cannot be written
+            json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as e:
         raise ValueError(f"{path} is broken ({e}): remove it, or make it again") from e
     if not isinstance(found, dict):
@@ -666,7 +669,6 @@ def read_json(path: Path) -> dict[str, Any]:
 
 _KINDS = dict.fromkeys(FIELDS[:7], str) | {"n": int, "values": dict, "seed": (int, type(None)), "params": dict}
 _KINDS |= {"seconds": (int, float), "provenance": dict}
-_ORIGINS = "model", "corpus", "debiasing", "training"
 _TYPES = {"string": {str}, "array": {list}, "object": {dict}, "integer": {int}, "number": {int, float}}
 _TYPES |= {"boolean": {bool}, "null": {type(None)}}
 _EXPECTED = {"string": "a text", "array": "a list", "object": "an object", "integer": "a whole number"}
@@ -690,7 +692,9 @@ def _misfits(value, schema: dict, at: str) -> Iterator[str]:
         schema = _schema()["$defs"][schema["$ref"].rpartition("/")[2]]
     types = schema.get("type", [])
     types = (types,) if isinstance(types, str) else types
-    if types and not any(type(value) in _TYPES[t] for t in types):
+    if isinstance(value, float) and not math.isfinite(value):  # 1e999
+        yield f"{at} ({value}, expected a number)"
+    elif types and not any(type(value) in _TYPES[t] for t in types):
         shown = value if isinstance(value, (str, int, float)) else type(value).__name__
         yield f"{at} ({str(shown)[:40]!r}, expected {_EXPECTED.get(types[0], 'a number')})"
     elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
@@ -713,6 +717,9 @@ def _unfit(packed: dict, at: str) -> Iterator[str]:
     for name, text in digits.items():
         if len(text) not in ((8 * n,) if number_of(name) else (4 * n, 8 * n)):
             yield f"{at}.{name} ({len(text)} digits for {n} sentences)"
+        elif number_of(name):  # of sentences alone some have no token
+            if "nll" not in packed and not math.isfinite(sum(memoryview(bytes.fromhex(text)).cast("f"))):
+                yield f"{at}.{name} (a number that is not finite)"
         elif f"{name}s" in packed and name != "cluster" and n:  # a cluster without a name is a pair of its own
             places = memoryview(bytes.fromhex(text)).cast("H" if len(text) == 4 * n else "I")
             if max(places) >= len(packed[f"{name}s"]):
@@ -728,7 +735,7 @@ def _wrong(record: dict) -> list[str]:
             *(k for k in FIELDS[:7] if not record[k].strip()),
             *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
             *(k for k in ("values", "provenance") if not record[k]),
-            *(f"provenance.{k}" for k in _ORIGINS if not isinstance(record["provenance"].get(k) or {}, dict)),
+            *_misfits(record["provenance"], _schema()["properties"]["provenance"], "provenance"),
             *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
             *(k for k in record if k not in FIELDS),
             *_misfits(record["params"], _schema()["properties"]["params"], "params"),

@@ -40,7 +40,7 @@ def _number(value) -> float:
 def _why(error: Exception) -> str:
     "Why a file cannot be read, in words"
     if isinstance(error, KeyError):
-        return f"it lacks {error.args[0]}"
+        return f"it lacks {str(error.args[0]).removeprefix('There is no item named ')}"
     return "it holds something else" if isinstance(error, (TypeError, AttributeError)) else str(error)
 
 

@@ -91,7 +91,7 @@ def fit_edits(
     if len({side for _, places in told for _, side in places}) < 2:
         raise ValueError("the training sentences name only one group after their first token: expected both")
     blocks, runs = blocks_of(model), []
-    for i in range(0, len(told), batch_size):
+    for i in tqdm(range(0, len(told), batch_size), unit="batch", delay=5, leave=False, disable=not progress):
         some = told[i : i + batch_size]
         longest = max(len(s.input_ids) for s, _ in some)
         ids = torch.zeros(len(some), longest, dtype=torch.long, device=model.device)

@@ -259,7 +259,10 @@ def answer_claims(
     if unknown := sorted({c for c in claims["check"] if c} - set(checks)):
         said = ", ".join(f"{c!r} of claim {claims['id'][claims['check'] == c].iloc[0]!r}" for c in unknown)
         raise ValueError(f"no check {said}: expected one of {', '.join(sorted(checks))}")
+    from tqdm.auto import tqdm
+
     rows = [SimpleNamespace(**row) for row in claims.to_dict("records")]
+    rows = tqdm(rows, "statements", unit="", delay=2, leave=False)
     return {claim.id: list(checks[claim.check](claim, measured)) if claim.check else [] for claim in rows}
 
 

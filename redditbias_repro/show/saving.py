@@ -36,8 +36,10 @@ def cell_text(
         return ""
     if not isinstance(value, (float, np.floating)):
         return str(value)
-    if np.isnan(value) or float(value).is_integer():
-        return "" if np.isnan(value) else f"{value:.0f}"
+    if np.isnan(value):
+        return ""
+    if float(value).is_integer() and abs(value) < 1e15:  # counts; a score of more is no whole number
+        return f"{value:.0f}"
     if not 5e-5 <= abs(value) < 1e6:
         return f"{value:.2e}"
     digits = f"{float(f'{value:.3g}'):.0f}" if abs(value) >= 999.5 else f"{value:#.3g}".rstrip(".")
