@@ -686,6 +686,11 @@ def _of_metrics() -> dict[str, dict]:
     return {metric: said["values"] for metrics, said in cases for metric in metrics}
 
 
+def _of_provenance() -> dict:
+    "Of what is known of a record's origin, without what older ones lack"
+    return {k: v for k, v in _schema()["properties"]["provenance"].items() if k != "required"}
+
+
 def _misfits(value, schema: dict, at: str) -> Iterator[str]:
     "What of a value is of another kind than a schema says: types, items, required names, and patterns of texts"
     if "$ref" in schema:
@@ -735,7 +740,7 @@ def _wrong(record: dict) -> list[str]:
             *(k for k in FIELDS[:7] if not record[k].strip()),
             *(k for k in ("n", "seed", "seconds") if (record[k] or 0) < (k == "n")),
             *(k for k in ("values", "provenance") if not record[k]),
-            *_misfits(record["provenance"], _schema()["properties"]["provenance"], "provenance"),
+            *_misfits(record["provenance"], _of_provenance(), "provenance"),
             *(f"{of}.{k}" for of in ("values", "params") for k in FIELDS[:8] if k in record[of]),
             *(k for k in record if k not in FIELDS),
             *_misfits(record["params"], _schema()["properties"]["params"], "params"),

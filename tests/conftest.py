@@ -245,6 +245,22 @@ def no_terminal(monkeypatch):
 
 
 @pytest.fixture
+def bars(monkeypatch):
+    """Progress bars that were begun: what stands before them, how much there is to do, and seconds until they show."""
+    import tqdm.auto
+
+    begun = []
+
+    class Noted(tqdm.auto.tqdm):
+        def __init__(self, *args, **options):
+            super().__init__(*args, **options)
+            begun.append((options.get("desc") or (args[1] if len(args) > 1 else ""), self.total, options.get("delay")))
+
+    monkeypatch.setattr(tqdm.auto, "tqdm", Noted)
+    return begun
+
+
+@pytest.fixture
 def made_up(made_up_folder):
     """The made-up release in place of the real one, with a cache of its own."""
     with reading(made_up_folder) as folder:

@@ -77,8 +77,13 @@ def plan(
 
 def _measures_of(paper: str):
     point = plugins("measures").get(paper)
-    own = find_spec(f"redditbias_repro.papers.{paper}") is not None
-    return import_module(f"redditbias_repro.papers.{paper}.measures" if own or point is None else point.module)
+    if point is None or find_spec(f"redditbias_repro.papers.{paper}") is not None:
+        return import_module(f"redditbias_repro.papers.{paper}.measures")
+    try:
+        return import_module(point.module)
+    except Exception as e:  # whatever another package does
+        said = f"{point.dist.name} adds {paper!r} by {point.value}, which cannot be imported"
+        raise ValueError(f"{said} ({type(e).__name__}: {e}): install it again, or uninstall it") from e
 
 # %% ../../nbs/papers/measures.ipynb #d9dad7ff
 OF_TYPE = 500  # sentences of a bias type, about
@@ -228,7 +233,9 @@ def command_of(
     paper: str,  # one of `read_commands`
 ) -> Command:
     "What is measured for a paper"
-    return _measures_of(paper).COMMAND
+    if not isinstance(command := getattr(module := _measures_of(paper), "COMMAND", None), Command):
+        raise ValueError(f"{module.__file__} has no COMMAND: expected a `redditbias_repro.papers.measures.Command`")
+    return command
 
 # %% ../../nbs/papers/measures.ipynb #6ab507f1
 def types_of(paper: str, names: Iterable[str] | None) -> list[str]:

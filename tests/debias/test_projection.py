@@ -135,7 +135,7 @@ def test_no_probe_tells_the_groups_after_leace(folder):
     assert min(map(probe, states())) > nothing - 1e-3
 
 
-def test_a_term_that_begins_a_sentence_does_not_count():
+def test_a_term_that_begins_a_sentence_does_not_count(bars):
     """Its state is the attention sink's: of a group that only begins sentences nothing is known."""
     net = small_random(CONFIGS["gpt2"](60))
     begins = SimpleNamespace(input_ids=(5, 7, 8), terms=((0, 0, 1),))
@@ -146,6 +146,7 @@ def test_a_term_that_begins_a_sentence_does_not_count():
     fit = lambda states, group, weight: seen.append(group.tolist()) or leace(states, group)
     fit_edits(net, [begins, *later], [True, False], fit, [0])
     assert seen == [[0, 0, 0, 0, 1, 0, 0, 0, -1, 0, 0]]
+    assert [total for _, total, _ in bars] == [1, 1]  # batches are read, then blocks
 
 
 def test_leace_changes_states_of_neither_group_as_little_as_it_can():

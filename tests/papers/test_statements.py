@@ -323,6 +323,15 @@ def test_summaries_have_all_parts_and_their_numbers(paper, offline, tmp_path):
     assert f"{len(read_claims(paper))} statements" in page
 
 
+def test_long_work_says_how_far_it_is(bars, tmp_path, monkeypatch, capsys):
+    """Checks take a minute, and so do the tables of a report; short work says nothing."""
+    check_claims(read_claims(pets(tmp_path)), CHECKS, -3.0, "pets")
+    assert bars == [("statements", 2, 2)]
+    monkeypatch.setattr("redditbias_repro.show.readme.report", lambda name, paper: "")
+    assert main(["report"]) == 0 and bars[1][0] == "tables" and bars[1][1] > 2
+    assert not capsys.readouterr().err
+
+
 def test_a_summary_that_names_what_is_not_there(tmp_path):
     table = check_claims(read_claims(pets(tmp_path)), CHECKS, -3.0, "pets")
     values = summary_values(table, pd.DataFrame(), 1)
