@@ -8,7 +8,8 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -90,26 +91,44 @@ def _origin_text(tables: Iterable[pd.DataFrame]) -> str:
     return "".join(lines) + SAID["removal"]
 
 
+LOCK = ".lock"  # in a folder while a run writes it
+
+
 def _check_folder(out: Path, mark: str) -> None:
     "`ValueError` for a folder that holds something else than an earlier export"
     readme = out / "README.md"
-    if out.is_dir() and any(out.iterdir()):
+    if out.is_dir() and any(p.name != LOCK for p in out.iterdir()):
         if not readme.is_file() or mark not in readme.read_text(encoding="utf-8", errors="replace"):
             raise ValueError(f"{out} is a folder with other files in it: give a new one")
     elif out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file: expected the name of a folder")
 
 
-def _replace(out: Path, readme: str, files: Iterable[str]) -> None:
-    """Write the README, which names the files; those that an earlier one names and this one does not are removed.
+def _replace(out: Path, readme: str, contents: dict[str, Callable[[], str | bytes]]) -> None:
+    """Write the README, which names the files, and these; those that an earlier one names alone are removed.
 
-    Before they are written, so that what was stopped is known as an export, and the same call makes it whole"""
-    path, files = out / "README.md", list(files)
-    before = path.read_text(encoding="utf-8") if path.is_file() else ""
-    named = re.search(r"<!-- written: (.*) -->", before)
-    for old in set(named[1].split(" | ") if named else ()) - set(files):
-        (out / old).unlink(missing_ok=True)
-    write_atomic(path, f"{readme.rstrip()}\n\n<!-- written: {' | '.join(files)} -->\n")
+    The README comes first, so that what was stopped is known as an export, and the same call makes it whole. Another
+    run waits meanwhile: the files are those of one run"""
+    from filelock import FileLock
+
+    out.mkdir(parents=True, exist_ok=True)
+    path = out / "README.md"
+    with FileLock(out / LOCK):
+        before = path.read_text(encoding="utf-8") if path.is_file() else ""
+        named = re.search(r"<!-- written: (.*) -->", before)
+        for old in set(named[1].split(" | ") if named else ()) - set(contents):
+            (out / old).unlink(missing_ok=True)
+        write_atomic(path, f"{readme.rstrip()}\n\n<!-- written: {' | '.join(contents)} -->\n")
+        for name, made in contents.items():
+            write_atomic(out / name, made())
+        (out / LOCK).unlink(missing_ok=True)
+
+
+def _parquet(table: pd.DataFrame) -> bytes:
+    plain, content = table.copy(), io.BytesIO()
+    plain.attrs = {}
+    plain.to_parquet(content, index=False)
+    return content.getvalue()
 
 # %% ../../nbs/show/export.ipynb #e9c26b55
 def task_yaml(name: str, kind: str, special_tokens: bool = False) -> str:
@@ -149,12 +168,12 @@ def export_lm_eval(
     made = pair_parts(bias_types, corpus, split, swap) if source is None else prompt_parts(source, **some)
     tasks = ", ".join(f"`{name}` ({len(table):,} {kind})" for name, table in made.items())
     readme = _readme("tasks", made.values(), tasks=tasks, folder=out.name, kind=kind)
-    _replace(out, readme, [f"{name}.{ending}" for name in made for ending in ("jsonl", "yaml")])
     code = files("redditbias_repro") / "show" / "lm_eval_task.py"
-    write_atomic(out / "utils.py", code.read_text(encoding="utf-8"))
+    contents = {"utils.py": partial(code.read_text, encoding="utf-8")}
     for name, table in made.items():
-        write_atomic(out / f"{name}.jsonl", _lines(table, kind))
-        write_atomic(out / f"{name}.yaml", task_yaml(name, kind, special_tokens))
+        contents[f"{name}.jsonl"] = partial(_lines, table, kind)
+        contents[f"{name}.yaml"] = partial(task_yaml, name, kind, special_tokens)
+    _replace(out, readme, contents)
     return list(made)
 
 
@@ -213,13 +232,8 @@ def export_dataset(
         made = _all_splits(bias_types, corpus, swap)
     else:
         made = {name: {"test": table} for name, table in prompt_parts(source, **some).items()}
-    _replace(out, dataset_card(made), [f"{name}/{split}.parquet" for name, splits in made.items() for split in splits])
-    for name, splits in made.items():
-        for split, table in splits.items():
-            plain, content = table.copy(), io.BytesIO()
-            plain.attrs = {}
-            plain.to_parquet(content, index=False)
-            write_atomic(out / name / f"{split}.parquet", content.getvalue())
+    tables = {f"{name}/{split}.parquet": table for name, splits in made.items() for split, table in splits.items()}
+    _replace(out, dataset_card(made), {name: partial(_parquet, table) for name, table in tables.items()})
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
 # %% ../../nbs/show/export.ipynb #e979ba97
@@ -254,7 +268,6 @@ def import_pairs(
             raise ValueError(f"{path}: {said} name of a folder: call the bias types otherwise")
     parts = {folder: pairs[pairs["bias_type"] == bias_type] for folder, bias_type in folders.items()}
     readme = _readme("pair_set", [pairs], caution=reader.CAUTION)
-    _replace(out, readme, [f"{folder}/test.csv" for folder in parts])
-    for folder, some in parts.items():
-        write_atomic(out / folder / "test.csv", some.drop(columns="bias_type").to_csv(index=False))
+    written = {f"{folder}/test.csv": some.drop(columns="bias_type") for folder, some in parts.items()}
+    _replace(out, readme, {name: partial(some.to_csv, index=False) for name, some in written.items()})
     return {folder: len(some) for folder, some in parts.items()}

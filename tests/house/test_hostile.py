@@ -538,6 +538,20 @@ def test_a_second_training_into_a_folder_is_refused(model_folder, tmp_path, caps
     assert main([str(c) for c in command]) == 0 and not (tmp_path / ".out.lock").exists()
 
 
+def test_two_exports_into_a_folder_do_not_mix(tmp_path):
+    """The second waits, and what it finds it replaces."""
+    from filelock import FileLock
+
+    (tmp_path / "ds").mkdir()
+    with FileLock(tmp_path / "ds" / ".lock"):
+        how = ["export", "dataset", "--corpus", "queries", "--bias-type", "race", "--out", "ds"]
+        run = Command(tmp_path, *how, env={"REDDITBIAS_CACHE": str(tmp_path / "cache")}, cwd=tmp_path)
+        time.sleep(3)
+        assert run.poll() is None and [p.name for p in (tmp_path / "ds").iterdir()] == [".lock"]
+    assert run.done().returncode == 0
+    assert {p.name for p in (tmp_path / "ds").iterdir()} == {"README.md", "redditbias-race"}
+
+
 def test_a_broken_record_stops_nothing_else(model_folder, pairs, tmp_path, capsys):
     """Whatever reads records names it, and goes on."""
     records = measure_lmb(open_model(str(model_folder)), ["race"], "queries")

@@ -160,7 +160,7 @@ def test_an_extension_that_is_broken_is_named(tmp_path, monkeypatch):
     from types import SimpleNamespace
 
     from redditbias_repro import specs
-    from redditbias_repro.papers import commands
+    from redditbias_repro.papers import commands, measures
     from redditbias_repro.records import plugin_file
 
     point = SimpleNamespace(
@@ -173,6 +173,18 @@ def test_an_extension_that_is_broken_is_named(tmp_path, monkeypatch):
         m.setattr(commands, "plugins", lambda kind: {"pets": point})
         m.setattr(commands, "plugin_file", lambda point: tmp_path / "letters.py")
         commands.read_commands()
+    (tmp_path / "command.toml").write_text(COMMAND.replace('about = "letters, with --paper pets"', ""))
+    with monkeypatch.context() as m, pytest.raises(ValueError, match=r"command\.toml lacks about: add them"):
+        m.setattr(commands, "plugins", lambda kind: {"pets": point})
+        m.setattr(commands, "plugin_file", lambda point: tmp_path / "letters.py")
+        commands.read_commands()
+    monkeypatch.setattr(measures, "plugins", lambda kind: {"pets": point})
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, code, said in (("odd_code", "def (", "cannot be imported .SyntaxError"), ("odd_none", "", "no COMMAND")):
+        (tmp_path / f"{name}.py").write_text(code)
+        point.module = name
+        with pytest.raises(ValueError, match=said):
+            measures.command_of("pets")
     for name in ("species.toml", "README.md"):
         (tmp_path / "pets" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "pets" / name).write_text("")
