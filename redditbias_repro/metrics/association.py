@@ -161,11 +161,12 @@ def _relative(xs, labels, controls, deviations, seed):
     w, total = _resampled(_clusters(labels), seed)
     some = ~np.isnan(total + deviations[0])
     one = [x.mean() / c.std(axis=0, ddof=1).mean() for x, c in zip(xs, controls)]
-    with np.errstate(divide="ignore"):  # few sentences: a resample may hold one of the control, which does not deviate
+    # of few sentences a resample may hold one of the control, which does not deviate
+    with np.errstate(divide="ignore", invalid="ignore"):
         drawn = [((w @ x) / total)[some] / deviation[some] for x, deviation in zip(xs, deviations)]
-    if len(xs) == 2:
-        one, drawn = [*one, abs(one[1]) - abs(one[0])], [*drawn, np.abs(drawn[1]) - np.abs(drawn[0])]
-    low, high = np.quantile(np.stack(drawn), [0.025, 0.975], axis=1)
+        if len(xs) == 2:
+            one, drawn = [*one, abs(one[1]) - abs(one[0])], [*drawn, np.abs(drawn[1]) - np.abs(drawn[0])]
+        low, high = np.quantile(np.stack(drawn), [0.025, 0.975], axis=1)
     return [float(v) for v in one], [float(v) for v in low], [float(v) for v in high]
 
 # %% ../../nbs/metrics/association.ipynb #d26e62d3
