@@ -598,10 +598,14 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert len(four) == 4 and ends[bleu.p] < 0.05 and cost.replace("by .0", "by 0.0") in text
     assert f"rises by {100 * rise:.0f} %, and BLEU-4 falls to {bleu.bleu_4:.2f}, a significant loss;" in text
     assert "in all five types, in every seed by more than any other of the paper's methods" in text
-    others = rises[rises.method != "LMD"].groupby("bias_type").rise_calibrated_high.max()
-    refitted = rises[rises.method == "LMD"].groupby("bias_type").rise_calibrated_low.min()
+    single = rises[~rises.method.str.contains(", ")]  # the others are applied to several types in sequence
+    others = single[single.method != "LMD"].groupby("bias_type").rise_calibrated_high.max()
+    refitted = single[single.method == "LMD"].groupby("bias_type").rise_calibrated_low.min()
     assert {"steering", "LEACE", "CDA-LoRA8", "FT"} < set(rises.method) and (refitted > others.clip(lower=0)).all()
-    assert "Refitting the temperature does not remove the rise, which is then the largest of all methods" in text
+    assert (
+        "Refitting the temperature does not remove the rise, which is then the largest of all methods applied to one type"
+        in text
+    )
     plain = rises.set_index(["method", "bias_type"]).rise
     as_much = [b for b in BIAS_TYPES if plain["steering", b] > plain.loc[["LMD"]].groupby("bias_type").min()[b]]
     assert as_much == ["religion1", "race", "orientation"]
