@@ -602,10 +602,8 @@ def test_what_the_pages_say_of_debiasing(committed):
     others = single[single.method != "LMD"].groupby("bias_type").rise_calibrated_high.max()
     refitted = single[single.method == "LMD"].groupby("bias_type").rise_calibrated_low.min()
     assert {"steering", "LEACE", "CDA-LoRA8", "FT"} < set(rises.method) and (refitted > others.clip(lower=0)).all()
-    assert (
-        "Refitting the temperature does not remove the rise, which is then the largest of all methods applied to one type"
-        in text
-    )
+    said = "Refitting the temperature does not remove the rise, which is then the largest of all methods applied to"
+    assert f"{said} one type" in text
     plain = rises.set_index(["method", "bias_type"]).rise
     as_much = [b for b in BIAS_TYPES if plain["steering", b] > plain.loc[["LMD"]].groupby("bias_type").min()[b]]
     assert as_much == ["religion1", "race", "orientation"]
