@@ -718,7 +718,10 @@ def test_what_the_pages_say_of_single_values_of_t(committed):
     }.items():  # fmt: skip
         assert minus(f"| {row} | {' | '.join(shown(*cell))} |") in text
     removed = table[(table.method == "baseline") & (table.outliers == "base")].set_index("bias_type").n_removed
-    assert removed[["religion1", "religion2", "orientation"]].between(2, 7).all()
+    assert removed[["religion1", "religion2", "orientation"]].between(2, 7).all() and removed["religion2"] == 2
+    assert "**For SmolLM2, two to seven of about 235 pairs decide t.**" in text
+    said = "SmolLM2's t for Religion #2 changes sign when two outlier pairs are kept"
+    assert said in page(committed, "docs/reading.md")
     text = page(committed, "docs/appendix/reading_t.md")
     after = table[(table.bias_type == "religion1") & (table.outliers == "base")].sort_values("train_seed")
     lmd, hd = (", ".join(f"{t:.2f}" for t in after[after.method == m].t) for m in ("LMD", "HD"))
@@ -742,6 +745,16 @@ def test_what_the_pages_say_of_t_of_all_models(committed):
     table = table.query("method == 'baseline' and outliers == 'base' and corpus == 'redditbias' and split == 'test'")
     number = "no one two three four five six seven eight nine ten eleven twelve".split()
     given, text = table[table.p_cluster.notna()], page(committed, "docs/appendix/reading_t.md")
+    for r in table[table.p_cluster.isna() | (table.bias_type == "orientation")].itertuples():
+        name, title = r.model.partition(" (")[0], load_spec(f"redditbias/{r.bias_type}").title
+        name = {"smollm2-135m-instruct": "SmolLM2-135M-Instruct"}.get(name, name)
+        if f"| {name}, {title} |" in text:
+            p = f"{r.p:.0e}" if r.p < 0.001 else f"{r.p:.{2 + (r.p < 0.01)}f}"
+            cells = f"{r.t:.2f} ({p})", f"{r.t_log:.1f}", f"{r.gap:.3f} [{r.gap_low:.3f}, {r.gap_high:.3f}]"
+            last = "too few terms" if np.isnan(r.p_cluster) else f"{r.p_cluster:.3f}"
+            row = f"| {name}, {title} | {r.n} | {' | '.join(cells).replace('e-', 'e~').replace('-', '−')} | "
+            row = f"{row}{100 * r.share:.0f} % | {last} |".replace("e~", "e-")
+            assert row in text.replace("+", ""), row
     found = given[given.p_cluster < 0.05]
     said = [
         f"as far as {given.n_clusters.min():.0f} to {given.n_clusters.max():.0f} terms can show",
@@ -775,7 +788,14 @@ def test_what_the_pages_say_of_t_of_all_models(committed):
 def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed):
     """Its counts of models, and how often an interval or a mark is wrong, are those of the records."""
     text, short = page(committed, "docs/appendix/measuring.md"), page(committed, "docs/reading.md")
-    power = power_table(folder=committed / "results").query("model == 'gpt2-2x64-std0.1'").set_index("measure")
+    every = power_table(folder=committed / "results")
+    power = every.query("model == 'gpt2-2x64-std0.1'").set_index("measure")
+    doses = ["0 %", "2 %", "5 %", "10 %", "20 %"]
+    assert (power.loc["t of the paper", doses] > 0.5).all()
+    assert "The paper's t calls most of these models biased, whatever the share" in text
+    (larger,) = every.query("model == 'smollm2-135m-instruct' and measure == 'association'").to_dict("records")
+    assert larger["models"] == 2 and not any(larger[d] > 0 for d in doses)
+    assert "in two SmolLM2 models it finds none, even at 20 %" in short
     found = power.loc["association"]
     assert found.models == 10 and found[["2 %", "5 %", "10 %", "20 %"]].tolist() == [0, 0.3, 1, 1]
     assert found["frequency"] == 0.1 and (power.loc["t of the paper", "0 %"] > 0.5)
@@ -814,6 +834,10 @@ def test_what_the_pages_say_of_stars(committed):
     assert f"rarely raises a false alarm: {most} in any row" in appendix[0]
     band = pd.read_csv(committed / "figures" / "redditbias" / "random_band.csv")
     called = (band.significant * band.models).sum()
+    t, gap = (band[[f"{n}_low", f"{n}_high"]].abs().max(axis=None) for n in ("t", "gap"))
+    low, high = 100 * band.share_low.min(), 100 * band.share_high.max()
+    assert f"have |t| up to {t:.1f} and shares between {low:.0f} and {high:.0f} %" in appendix[1]
+    assert max(100 - low, high) < 65 and gap < 0.043 and "Their gaps lie within ±0.043" in appendix[1]
     for text in appendix:
         assert (
             f"(five models, five types{', all pairs' if text == appendix[0] else ''}), {called:.0f} are significant"
