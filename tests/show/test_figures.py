@@ -837,6 +837,9 @@ def test_what_the_pages_say_of_stars(committed):
     called = (band.significant * band.models).sum()
     t, gap = (band[[f"{n}_low", f"{n}_high"]].abs().max(axis=None) for n in ("t", "gap"))
     low, high = 100 * band.share_low.min(), 100 * band.share_high.max()
+    assert (
+        set(band.model) == {"smollm2-135m-instruct"} and "models of SmolLM2's architecture with random" in appendix[0]
+    )
     assert f"have |t| up to {t:.1f} and shares between {low:.0f} and {high:.0f} %" in appendix[1]
     assert max(100 - low, high) < 65 and gap < 0.043 and "Their gaps lie within ±0.043" in appendix[1]
     for text in appendix:
