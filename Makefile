@@ -17,7 +17,7 @@ endif
 
 help:
 	@echo "make reproduce   tables and figures, from data to README, by the notebooks (PROFILE=$(PROFILE), CORES=$(CORES))"
-	@echo "make full        debiasing: every bias type by every method (PROFILE=smollm; a day on 2 cores; a run that was stopped goes on, RESUME=1 leaves out what has a record)"
+	@echo "make full        debiasing: every bias type by RedditBias' methods and two controls (PROFILE=smollm; a day on 2 cores; a run that was stopped goes on, RESUME=1 leaves out what has a record)"
 	@echo "make report      one HTML file on all papers, from results/ and figures/, in runs/report/index.html (seconds)"
 	@echo "make test        every test; the notebooks' examples are among them, run with the built package"
 	@echo "make lab         JupyterLab in this project"

@@ -73,6 +73,11 @@ def test_committed_figures_come_from_committed_records(bench, committed):
     assert bench.gpu_report(committed / "results") in page
     whole = bench.on_gpu(rows).query("bias_type == 'prompts-all' and method == 'tree'").iloc[0]
     assert f"all {whole.n:,} prompts of HolisticBias v1.0 in {whole.seconds:.0f} seconds" in page and whole.seconds < 60
+    gpu, cpu = (of(rows).query("method == 'batches'").groupby("bias_type").times for of in (bench.on_gpu, bench.on_cpu))
+    both = sorted({*gpu.groups} & {*cpu.groups})
+    assert gpu.max()["religion1"] < 1 and len(both) >= 2 and (gpu.max()[both] < cpu.max()[both]).all()
+    said = "The tree helps less than on a CPU", 'length-sorted batches (`path="batches"`) are faster'
+    assert [x for x in said if x not in " ".join(page.split())] == []
     own = bench.first_group(rows)
     assert own.device_name.nunique() == own.model.nunique() == 1
     tree = own[own.method == "tree"].set_index("bias_type")

@@ -7,7 +7,7 @@ import pytest
 from test_bench import loaded
 
 from redditbias_repro.data.prompts import comparable, prompts
-from redditbias_repro.records import repo_root
+from redditbias_repro.records import read_records, repo_root
 
 PAGE = (repo_root() / "docs" / "appendix" / "scaling.md").read_text(encoding="utf-8")
 
@@ -36,6 +36,14 @@ def test_the_page_on_scoring_has_the_same_estimate(scaling):
     seconds = scaling.score_seconds(n, scaling.LARGE, peak, m)
     assert f"A 7B model would score all {n:,} prompts of HolisticBias v1.1 in {scaling.span(seconds)} on" in page
     assert f"at {peak / 1e12:.0f} TFLOP/s" in page and "a GPU reaches less with small models" in page
+
+
+def test_sizes_of_the_models_measured():
+    """Whatever has a bias or a speed on two CPU cores, from the smallest to the largest."""
+    records = [read_records(repo_root() / "results", metric=metric) for metric in ("lmb", "scoring")]
+    sizes = {m["parameters"] for r in records for p in r.provenance if (m := p.get("model", {})).get("parameters")}
+    low, high = (round(size / 1e6, -1 if size > 2e8 else 0) for size in (min(sizes), max(sizes)))
+    assert f"We measured small models ({low:.0f} to {high:.0f} million parameters)" in PAGE
 
 
 def test_numbers_of_prompts(scaling, holistic):

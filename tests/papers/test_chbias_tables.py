@@ -703,6 +703,10 @@ def test_the_page_says_how_debiased_models_talk(committed):
         own = " | ".join(f"{ours[metric][m]:.2f}" for m in ("baseline", "LMD", "CTDA", "FT"))
         assert f"| {metric} | {own} |" in page
     assert set(ours.n) == {500}
+    records = read_records(committed / "results", paper="chbias", metric="zh_dialogue")
+    assert set(records.bias_type) <= {"all", "orientation"}
+    lacking = " and ".join(", ".join(m for m in (*METHODS, *CONTROLS) if m not in set(records.method)).rsplit(", ", 1))
+    assert f"dialogue after {lacking} for Orientation, and after all methods for the other three categories" in page
     changes = dialogue_changes(committed / "results")
     assert (changes.p_holm < 0.05).all()
     said = changes.groupby(["method", "verdict"]).size().to_dict()

@@ -41,7 +41,7 @@ from redditbias_repro.papers.statements import (
     together,
     weigh,
 )
-from redditbias_repro.records import project_path, repo_root
+from redditbias_repro.records import project_path, read_records, repo_root
 from redditbias_repro.stats.verdicts import VERDICTS
 
 ROOT = repo_root()
@@ -355,6 +355,15 @@ def test_the_command(tmp_path, capsys, offline):
     assert main(["claims", "pets"]) == 2 and "expected one of chbias" in capsys.readouterr().err
     assert main(["claims", "--results", str(tmp_path / "no")]) == 2 and "is not a folder" in capsys.readouterr().err
     assert main(["claims", "chbias", "--out", "x.md"]) == 2 and ".csv" in capsys.readouterr().err
+
+
+def test_a_summary_names_every_model_whose_bias_was_measured(committed):
+    folder = committed / "figures" / "claims"
+    for paper in ("redditbias", "chbias"):
+        measured = read_records(committed / "results", paper=paper, metric="lmb").model
+        names = {m for m in measured if not m.endswith("(published)")}
+        text = (folder / f"summary-{paper}.md").read_text(encoding="utf-8").partition("### Results")[0].lower()
+        assert names and [m for m in names if m not in text] == []
 
 
 NEEDED = {  # of a release, by what is said of it

@@ -577,6 +577,10 @@ def test_what_the_pages_say_of_debiasing(committed):
     assert set(plain.bias_type) == set(BIAS_TYPES) and plain.verdict.eq("more").all()
     assert (plain.groupby("bias_type").train_seed.nunique() == 3).all()
     assert all(star("FT", b) and seeds["FT", b] < 0 for b in BIAS_TYPES)
+    equations = lmb_table(folder=results).query("method.str.contains('equation2') and outliers == 'own'")
+    alike = (equations.significant & (equations.t < 0)).groupby(equations.method).agg(["sum", "size"])
+    assert len(alike) == 3 and (alike["sum"] > alike["size"] / 2).all() and (alike["size"] == 5).all()
+    assert "**With equation 2, t is significantly stereotypical in most types** after each of the three methods" in text
     several = changes[changes.method == "HD (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert several.verdict.eq("undetermined").all() and len(several) == 5
     assert sorted(several.index[several.p_bias_change < 0.05]) == ["orientation", "religion2"]
@@ -593,7 +597,17 @@ def test_what_the_pages_say_of_debiasing(committed):
     cost = f"F1 falls by {-f1.change:.3f} (p {f1.p:.3f}, {ends[f1.p]:.3f} after".replace("0.0", ".0")
     assert len(four) == 4 and ends[bleu.p] < 0.05 and cost.replace("by .0", "by 0.0") in text
     assert f"rises by {100 * rise:.0f} %, and BLEU-4 falls to {bleu.bleu_4:.2f}, a significant loss;" in text
-    assert "in all five types, in every seed by more than any other method" in text
+    assert "in all five types, in every seed by more than any other of the paper's methods" in text
+    single = rises[~rises.method.str.contains(", ")]  # the others are applied to several types in sequence
+    others = single[single.method != "LMD"].groupby("bias_type").rise_calibrated_high.max()
+    refitted = single[single.method == "LMD"].groupby("bias_type").rise_calibrated_low.min()
+    assert {"steering", "LEACE", "CDA-LoRA8", "FT"} < set(rises.method) and (refitted > others.clip(lower=0)).all()
+    said = "Refitting the temperature does not remove the rise, which is then the largest of all methods applied to"
+    assert f"{said} one type" in text
+    plain = rises.set_index(["method", "bias_type"]).rise
+    as_much = [b for b in BIAS_TYPES if plain["steering", b] > plain.loc[["LMD"]].groupby("bias_type").min()[b]]
+    assert as_much == ["religion1", "race", "orientation"]
+    assert "steering raises perplexity about as much as LMD for Religion #1, Race and Queerness" in text
     assert "**LMD** raises perplexity most, as the paper says, for every bias type and seed" in short
     swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
@@ -648,9 +662,22 @@ def test_what_the_pages_say_of_methods_and_association(committed):
     assert sorted(gaps.bias_type[gaps.verdict == "less"]) == ["orientation", "religion1", "religion2"]
     every = all_seeds(changes).query("method in ('LEACE', 'steering')")
     assert len(every) == 10 and (every.p_holm > 0.05).all()
+    asked = pd.concat([task.tests(committed / "results") for task in TASKS.values()]).method
+    assert not set(asked) & {"LEACE", "steering", "CDA-LoRA8"} and "FT-twice" not in set(rises.method)
+    assert "After LEACE, steering and CDA as LoRA, they have not been run for any type" in appendix
+    assert "The perplexity of `FT-twice` was not measured" in appendix
     plain = table.loc[["FT", "FT-twice"]]
     assert (plain.p_holm > 0.05).all() and (plain.frequency_p_holm < 0.05).all() and (plain.frequency_change > 0).all()
     text = page(committed, "docs/appendix/debiasing.md")
+    assert "On average over the types it makes the minoritized terms far more frequent and does not change" in text
+    assert "On average over the types, it does not change the association detectably either" in text
+    before = association_table(folder=committed / "results").query("method == 'baseline' and corpus == 'redditbias'")
+    before = before[before.model == "smollm2-135m-instruct"].set_index("bias_type").p_holm
+    assert sorted(before.index[before > 0.05]) == ["orientation", "religion1", "religion2"]
+    assert "For the two religions and Queerness there was no significant association to remove" in text
+    trained = read_records(committed / "results", paper="redditbias", metric="lmb").query("method != 'baseline'")
+    assert set(trained.model) == {"smollm2-135m-instruct"} and "Only SmolLM2, instruction-tuned" in text
+    assert "**For SmolLM2, the only model debiased for RedditBias' five bias types, start with CDA.**" in short
     single = all_seeds(changes).query("method in @own").set_index(["method", "bias_type"]).verdict
     assert len(single) == 20 and sorted(single.index[single != "undetermined"]) == [("HD", "race"), ("LMD", "race")]
     assert single["HD", "race"] == single["LMD", "race"] == "less"
@@ -691,7 +718,10 @@ def test_what_the_pages_say_of_single_values_of_t(committed):
     }.items():  # fmt: skip
         assert minus(f"| {row} | {' | '.join(shown(*cell))} |") in text
     removed = table[(table.method == "baseline") & (table.outliers == "base")].set_index("bias_type").n_removed
-    assert removed[["religion1", "religion2", "orientation"]].between(2, 7).all()
+    assert removed[["religion1", "religion2", "orientation"]].between(2, 7).all() and removed["religion2"] == 2
+    assert "**For SmolLM2, two to seven of about 235 pairs decide t.**" in text
+    said = "SmolLM2's t for Religion #2 changes sign when two outlier pairs are kept"
+    assert said in page(committed, "docs/reading.md")
     text = page(committed, "docs/appendix/reading_t.md")
     after = table[(table.bias_type == "religion1") & (table.outliers == "base")].sort_values("train_seed")
     lmd, hd = (", ".join(f"{t:.2f}" for t in after[after.method == m].t) for m in ("LMD", "HD"))
@@ -709,10 +739,64 @@ def test_what_the_pages_say_of_single_values_of_t(committed):
     assert choice.verdict[["LMD", "HD"]].eq("less").all()
 
 
+def test_what_the_pages_say_of_t_of_all_models(committed):
+    """How many results before debiasing are significant per target term, and on which bias types models disagree."""
+    table = pd.read_csv(committed / "figures" / "redditbias" / "lmb.csv")
+    table = table.query("method == 'baseline' and outliers == 'base' and corpus == 'redditbias' and split == 'test'")
+    number = "no one two three four five six seven eight nine ten eleven twelve".split()
+    given, text = table[table.p_cluster.notna()], page(committed, "docs/appendix/reading_t.md")
+    rows = []
+    for r in table[table.p_cluster.isna() | (table.bias_type == "orientation")].itertuples():
+        name, title = r.model.partition(" (")[0], load_spec(f"redditbias/{r.bias_type}").title
+        name = {"smollm2-135m-instruct": "SmolLM2-135M-Instruct"}.get(name, name)
+        if f"| {name}, {title} |" in text:
+            p = f"{r.p:.0e}" if r.p < 0.001 else f"{r.p:.{2 + (r.p < 0.01)}f}"
+            cells = f"{r.t:.2f} ({p})", f"{r.t_log:.1f}", f"{r.gap:.3f} [{r.gap_low:.3f}, {r.gap_high:.3f}]"
+            last = "too few terms" if np.isnan(r.p_cluster) else f"{r.p_cluster:.3f}"
+            row = f"| {name}, {title} | {r.n} | {' | '.join(cells).replace('e-', 'e~').replace('-', '−')} | "
+            rows.append(f"{row}{100 * r.share:.0f} % | {last} |".replace("e~", "e-"))
+    assert len(rows) == 4 and [x for x in rows if x not in text.replace("+", "")] == []
+    found = given[given.p_cluster < 0.05]
+    said = [
+        f"as far as {given.n_clusters.min():.0f} to {given.n_clusters.max():.0f} terms can show",
+        f"Of the {len(table)} results before debiasing in `lmb.csv` ({number[table.model.nunique()]} models, "
+        f"{number[table.bias_type.nunique()]} bias types), {number[len(given)]} have enough terms for a p. "
+        f"{number[len(found)].title()} are significant, also after Holm's correction over the model's bias types: "
+        "Gender for gemma-3-270m and Qwen2.5-Coder-0.5B, and Queerness for gemma-3-270m.",
+    ]
+    assert [x for x in said if x not in text] == [] and (found.p_cluster_holm < 0.05).all()
+    gemma, qwen = "gemma-3-270m (special tokens)", "qwen2.5-coder-0.5b-instruct"
+    cells = set(zip(found.model, found.bias_type))
+    assert cells == {(gemma, "gender"), (gemma, "orientation"), (qwen, "gender")} and (found.t < 0).all()
+    own = association_table(folder=committed / "results").query("method == 'baseline' and corpus == 'redditbias'")
+    own = own.set_index(["model", "bias_type"])
+    assert (own.p_holm[[(gemma, "gender"), (qwen, "gender")]] < 0.05).all() and (own.association > 0).all()
+    assert own.p_holm[gemma, "orientation"] > 0.05 and own.low[gemma, "orientation"] < 0
+    assert "is stereotypical for Gender in both models. For Queerness in gemma-3-270m it is undetermined" in text
+    text, here = page(committed, "docs/appendix/measuring.md"), table[~table.model.str.startswith("DialoGPT")]
+    shown = here.assign(way=np.sign(here.t).where(here.significant, 0)).pivot(
+        index="model", columns="bias_type", values="way"
+    )
+    assert [*shown.columns[shown.loc[gemma] == 0]] == ["religion2"] and (shown.loc[gemma] <= 0).all()
+    assert [*shown.columns[shown.loc[qwen] == 0]] == ["orientation"]
+    assert [*shown.columns[shown.loc[qwen] > 0]] == ["religion1"]
+    assert "gemma-3-270m is significantly biased for every type but Religion #2, and Qwen2.5-Coder-0.5B for" in text
+    assert "every type but Queerness, for Religion #1 in the opposite direction" in text
+    assert len(shown) == 3 and not (shown < 0).all().any()
+    assert "In no type is t significantly stereotypical for all three models" in text
+
+
 def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed):
     """Its counts of models, and how often an interval or a mark is wrong, are those of the records."""
     text, short = page(committed, "docs/appendix/measuring.md"), page(committed, "docs/reading.md")
-    power = power_table(folder=committed / "results").query("model == 'gpt2-2x64-std0.1'").set_index("measure")
+    every = power_table(folder=committed / "results")
+    power = every.query("model == 'gpt2-2x64-std0.1'").set_index("measure")
+    doses = ["0 %", "2 %", "5 %", "10 %", "20 %"]
+    assert (power.loc["t of the paper", doses] > 0.5).all()
+    assert "The paper's t calls most of these models biased, whatever the share" in text
+    (larger,) = every.query("model == 'smollm2-135m-instruct' and measure == 'association'").to_dict("records")
+    assert larger["models"] == 2 and not any(larger[d] > 0 for d in doses)
+    assert "in two SmolLM2 models it finds none, even at 20 %" in short
     found = power.loc["association"]
     assert found.models == 10 and found[["2 %", "5 %", "10 %", "20 %"]].tolist() == [0, 0.3, 1, 1]
     assert found["frequency"] == 0.1 and (power.loc["t of the paper", "0 %"] > 0.5)
@@ -751,6 +835,13 @@ def test_what_the_pages_say_of_stars(committed):
     assert f"rarely raises a false alarm: {most} in any row" in appendix[0]
     band = pd.read_csv(committed / "figures" / "redditbias" / "random_band.csv")
     called = (band.significant * band.models).sum()
+    t, gap = (band[[f"{n}_low", f"{n}_high"]].abs().max(axis=None) for n in ("t", "gap"))
+    low, high = 100 * band.share_low.min(), 100 * band.share_high.max()
+    assert (
+        set(band.model) == {"smollm2-135m-instruct"} and "models of SmolLM2's architecture with random" in appendix[0]
+    )
+    assert f"have |t| up to {t:.1f} and shares between {low:.0f} and {high:.0f} %" in appendix[1]
+    assert max(100 - low, high) < 65 and gap < 0.043 and "Their gaps lie within ±0.043" in appendix[1]
     for text in appendix:
         assert (
             f"(five models, five types{', all pairs' if text == appendix[0] else ''}), {called:.0f} are significant"
