@@ -8,9 +8,13 @@ from redditbias_repro.stats.multiplicity import holm
 
 
 @pytest.fixture(scope="module")
-def measured(committed):
-    found = read_records(committed / "results", paper="chbias", metric="association", method="baseline")
-    return found[found.model == "gemma-3-270m"].set_index(["corpus", "bias_type"])
+def every(committed):
+    return read_records(committed / "results", paper="chbias", metric="association", method="baseline")
+
+
+@pytest.fixture(scope="module")
+def measured(every):
+    return every[every.model == "gemma-3-270m"].set_index(["corpus", "bias_type"])
 
 
 def test_the_page_says_what_the_records_say(committed, measured):
@@ -40,6 +44,20 @@ def test_the_page_says_what_the_records_say(committed, measured):
         assert f"| {name} | {' | '.join(row)} |" in page, name
     inside = [r.left_out["inside a word"] for r in sentences]
     assert "part of such a word is left out ({}, {}, {} and {} sentences)".format(*inside) in page
+
+
+def test_no_model_has_a_significant_association(committed, every):
+    """Qwen2.5-Coder's row, and what the short page says of both models."""
+    texts = [(committed / "docs" / p / "chinese.md").read_text(encoding="utf-8") for p in ("", "appendix")]
+    short, page = (" ".join(text.split()) for text in texts)
+    assert set(every.model) == {"gemma-3-270m", "qwen2.5-coder-0.5b-instruct"}
+    for _, own in every[every.corpus == "chbias"].groupby("model"):
+        own = own.set_index("bias_type")
+        assert (holm(own[["p", "p_flip"]].max(axis=1)) > 0.05).all() and own.association.idxmax() == "appearance"
+        assert f"{own.association['appearance']:.2f}" in short
+    qwen = every[every.model.str.startswith("qwen")].set_index("bias_type").loc[list(CATEGORIES)]
+    cells = [f"{r.association:.2f} [{r.low:.2f}, {r.high:.2f}]".replace("-", "−") for r in qwen.itertuples()]
+    assert f"| association | {' | '.join(cells)} |" in page
 
 
 def test_nothing_is_found_where_there_is_no_stereotype(measured):
