@@ -691,7 +691,8 @@ def test_the_short_page_says_what_the_records_say(committed):
     for column, turned in (("p", {"gender"}), ("p_log", {"age", "appearance"})):
         assert {b for b in CATEGORIES if (plain[column][b] < 0.05) != (begun[column][b] < 0.05)} == turned
     gaps = target_gaps(None, committed / "results", "chbias").query("bias_type == 'orientation'")
-    for model, of_model in gaps[gaps["method"] == "baseline"].groupby("model"):
+    gaps = gaps[gaps["model"].str.startswith("gemma") & gaps["method"].eq("baseline")]
+    for model, of_model in gaps.groupby("model"):
         carried = (of_model.gap * of_model.n)[of_model["targets"] == "txl → 异性恋"].sum()
         assert carried > 0.5 * 200 * before.gap[model, "orientation"], model
 
