@@ -684,7 +684,7 @@ def test_the_short_page_says_what_the_records_say(committed):
     own = own[(own.model == "gemma-3-270m") & (own.corpus == "chbias")].set_index("bias_type")
     assert own.association.idxmax() == "appearance" and (own.low < 0).all() and (own.high > 0).all()
     fat = own.loc["appearance"]
-    assert f"{fat.association:.2f} nats, uncorrected p = {fat.p:.3f}".replace("= 0.", "= .") in page
+    assert f"{fat.association:.2f} nats for gemma-3-270m (uncorrected p = {fat.p:.3f})".replace("= 0.", "= .") in page
     before = measured_lmb(committed / "results").query("method == 'baseline'").set_index(["model", "bias_type"])
     plain, begun = (before.loc[m] for m in ("gemma-3-270m", "gemma-3-270m (special tokens)"))
     assert f"({begun.t['orientation']:.2f} and {plain.t['orientation']:.2f})" in page
