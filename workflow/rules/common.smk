@@ -21,12 +21,12 @@ NAMED = [b for section in (GRID, TALK, RETRIEVAL, SEARCH) for b in section.get("
 NAMED += [d["bias_type"] for d in RESPONSES.get("debiased", [])]
 OF = {name: dict(zip(("paper", "bias_type"), split_bias_type(name))) for name in NAMED}  # as records name bias types
 TYPES, MODELS = by_slug(NAMED, "bias types"), by_slug(config["models"], "models")
-records = cache(lambda folder: read_records(folder).to_dict("records"))
+records = cache(lambda folder, metric: read_records(folder, **({"metric": metric} if metric else {})).to_dict("records"))
 
 
 def measured(section, **wanted):
     "With `resume`: a record that `matches`, maybe of another clone, so that a grid of days goes on; else None"
-    kept = records(section["results"]) if config.get("resume") and section else []
+    kept = records(section["results"], wanted.get("metric")) if config.get("resume") and section else []
     return next((r for r in kept if matches(r, wanted)), None)
 
 
