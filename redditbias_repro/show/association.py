@@ -151,9 +151,11 @@ def association_drivers(
     records: list[dict[str, Any]] | None = None,  # from `measure_association`; None reads those of `folder`
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
+    method: str | None = None,  # only models of it, such as baseline
 ) -> pd.DataFrame:  # model, method, bias_type, …, by ("target", "attribute"), terms, n, association, odds, share
     "Association by the terms exchanged, the commonest first"
     table, rows = _records("drivers", records, folder, paper), []
+    table = table if method is None else table[table["method"] == method]
     for r in table.to_dict("records") if len(table) else ():
         for by in ("target", "attribute"):
             each = association_by(_record(r), by).rename(columns={by: "terms"})
@@ -166,13 +168,13 @@ def association_tables(
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> dict[str, pd.DataFrame]:  # by the names of their files; none that is empty
     "Association of every model, what debiasing changed of it, and what drives it before"
-    drivers = association_drivers(folder=folder, paper=paper)
+    drivers = association_drivers(folder=folder, paper=paper, method="baseline")
     changes = association_changes(folder=folder, paper=paper)
     tables = {
         "association": association_table(folder=folder, paper=paper),
         "association_changes": changes,
         "association_methods": association_methods(changes),
-        "association_drivers": drivers[drivers["method"] == "baseline"],
+        "association_drivers": drivers,
     }
     return {name: as_shown(name, table, paper) for name, table in tables.items() if len(table)}
 
