@@ -38,11 +38,13 @@ $(VENV)/bin/pip:
 	  echo "Python's venv module is missing: run 'apt-get install python3-venv' as root, then this command again"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
+# pip would compile 21,000 modules one by one: --no-compile leaves them to all cores, files of other Pythons among them.
 $(READY): $(VENV)/bin/pip constraints.txt settings.ini setup.py pyproject.toml
 	@echo "installing into .venv: 2 to 5 minutes, 2.4 GB (runs/log/install.log)"
 	@mkdir -p runs/log
-	@$(VENV)/bin/pip install --constraint constraints.txt --editable '.[dev]' > runs/log/install.log 2>&1 || \
+	@$(VENV)/bin/pip install --no-compile --constraint constraints.txt --editable '.[dev]' > runs/log/install.log 2>&1 || \
 	  { tail -n 15 runs/log/install.log; echo "pip could not install all that is needed: see runs/log/install.log"; exit 1; }
+	@$(VENV)/bin/python -m compileall -qq --workers 0 $(VENV)/lib || true
 	@touch $@
 
 # SNAKEMAKE holds further options or targets, such as SNAKEMAKE="--executor slurm --jobs 20" or SNAKEMAKE=search.
@@ -65,6 +67,7 @@ test: $(READY)
 	@ruff format --check --quiet nbs tests bench workflow site || { echo "run: ruff format nbs tests bench workflow site"; exit 1; }
 	@ruff check --quiet nbs tests bench workflow site
 	@redditbias fetch || { [ -z "$${REDDITBIAS_STRICT:-}" ] && echo "Tests that need a release are skipped, and counted at the end."; }
+	@python -m compileall -qq redditbias_repro tests # once, where PYTHONDONTWRITEBYTECODE has every process do it
 	@OMP_NUM_THREADS=1 pytest --numprocesses $(CORES) --dist worksteal --durations 20 --durations-min 5 $(TESTS)
 
 lab: $(READY)
