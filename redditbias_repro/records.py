@@ -691,6 +691,14 @@ def _of_provenance() -> dict:
     return {k: v for k, v in _schema()["properties"]["provenance"].items() if k != "required"}
 
 
+def _fits(value, schema: dict) -> bool:
+    "Whether a single value fits, as nearly all do, told at once; of what holds others `_misfits` tells"
+    kind, types = type(value), schema.get("type", ())
+    if kind in (list, dict) or "$ref" in schema or "pattern" in schema or (kind is float and not math.isfinite(value)):
+        return False
+    return not types or any(kind in _TYPES[t] for t in ((types,) if isinstance(types, str) else types))
+
+
 def _misfits(value, schema: dict, at: str) -> Iterator[str]:
     "What of a value is of another kind than a schema says: types, items, required names, and patterns of texts"
     if "$ref" in schema:
@@ -706,12 +714,14 @@ def _misfits(value, schema: dict, at: str) -> Iterator[str]:
         yield f"{at} ({value[:40]!r}, expected hexadecimal digits)"
     elif isinstance(value, list):  # of thousands of items the first says enough
         items = schema.get("items", {})
-        yield from islice((m for i, inner in enumerate(value) for m in _misfits(inner, items, f"{at}[{i}]")), 1)
+        odd = ((i, inner) for i, inner in enumerate(value) if not _fits(inner, items))
+        yield from islice((m for i, inner in odd for m in _misfits(inner, items, f"{at}[{i}]")), 1)
     elif isinstance(value, dict):
         yield from (f"{at}.{name}" for name in schema.get("required", ()) if name not in value)
         for name, inner in value.items():
             own = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
-            yield from _misfits(inner, own, f"{at}.{name}")
+            if not _fits(inner, own):
+                yield from _misfits(inner, own, f"{at}.{name}")
 
 
 def _unfit(packed: dict, at: str) -> Iterator[str]:
