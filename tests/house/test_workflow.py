@@ -216,7 +216,7 @@ def test_a_search_with_a_bound_stands_beside_the_papers(tmp_path):
     for i, kept in enumerate(sorted((results / "search" / "gemma-3-270m" / "LMD").glob("*-gender-*.json"))):
         record, settings = json.loads(kept.read_text()), {"lambda_d": (0.001, 0.01, 0.1)[i]}
         record["params"] |= settings | {"max_lmp_rise": 0.5}
-        record["values"] = {"t": 1.0, "chosen": i == 1}
+        record["values"] = {"t": 1.0, "association": 0.1, "chosen": i == 1}
         record["provenance"]["training"] |= settings | {"chosen_by": "bounded perplexity"}
         write_record(record, tmp_path / "results")
         if i == 1:

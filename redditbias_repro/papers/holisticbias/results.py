@@ -48,6 +48,7 @@ AXES = resource(f"papers/{PAPER}.toml")["axes"]  # as the release names them →
 read_printed: partial[pd.DataFrame] = partial(read_table, PAPER, PRINTED)  # a table by its name
 
 # %% ../../../nbs/papers/holisticbias/results.ipynb #094f30a6
+@cache
 def printed_prompts() -> PromptSet:
     "The prompts of Table 5, Appendix A.3 and Table 13"
     return read_prompt_set("paper")
