@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..metrics.association import CELLS, clusters_of, contrasts
+from ..metrics.association import CELLS, association_change, clusters_of, contrasts
 from ..metrics.compare import FEWEST
+from ..metrics.language_model import usual_outliers
 from ..records import DEFAULT_PAPER, check_known, digest, read_json, read_records, resource
+from .association import _record
 from .figures import _axes, _finished, _legend_of, _looks, _point
 from .html import figure_block, table_block
 from .tables import _in_order, type_titles
+from ..stats.multiplicity import holm
 from ..stats.packing import unpack_contrasts, unpack_pairs
 from ..stats.ranking import means_covariance, rank_columns, variance_parts
 
@@ -25,7 +28,7 @@ if TYPE_CHECKING:  # named in annotations alone
     from matplotlib.figure import Figure
 
 # %% auto #0
-__all__ = ['RANKED', 'rank_models', 'plot_rank', 'asking_parts']
+__all__ = ['RANKED', 'rank_models', 'plot_rank', 'asking_table', 'asking_parts']
 
 # %% ../../nbs/show/rank.ipynb #c0482e7e
 class _Ranked(NamedTuple):
@@ -180,6 +183,41 @@ def plot_rank(
     ax.set_xlabel(f"{what}; models that share a letter are not distinguishable", fontsize=9)
     _legend_of(figure, looks)
     return _finished(figure, order_found(table), 11)
+
+# %% ../../nbs/show/rank.ipynb #1e5f10cf
+def asking_table(
+    folder: Path | None = None,  # default: `results/` of the checkout
+    paper: str = DEFAULT_PAPER,  # whose bias types
+) -> pd.DataFrame:  # columns of `resources/tables.toml`
+    """What becomes of a model's association and of its t when the bare sentence is a response in a chat.
+
+    A row a model before debiasing, bias type and way of asking, of models that were asked both ways. change, its ends
+    and p are of the association's size against the bare sentence, on the same sentences; p_holm is corrected over a
+    model's rows. t, p_t: the paper's test, outliers taken out as its authors do."""
+    found, place = [], ["model", "special_tokens", "corpus", "split", "bias_type"]
+    for metric in ("association", "lmb"):
+        table = read_records(folder, paper=paper, metric=metric, method="baseline")
+        table = table.reindex(columns=list(dict.fromkeys([*table.columns, *place, *_WAY, "swap", "outliers"])))
+        table = table[table["swap"].isna() | table["swap"].eq("targets")].fillna({"context": "none"})
+        found.append(table.assign(asked=[_asked(r) for r in table.to_dict("records")]))
+    each, gaps = found
+    gaps = gaps[gaps["outliers"].eq(usual_outliers(paper))].set_index([*place, "asked"])
+    tests, rows = {k: (r.t, r.p) for k, r in zip(gaps.index.map(str), gaps.itertuples())}, []
+    for key, own in each.groupby(place, dropna=False):
+        own = own.set_index("asked").sort_index(key=lambda asked: asked != "as text", kind="stable")
+        for asked, r in own.iterrows() if "as text" in own.index and len(own) > 1 else ():
+            t, p_t = tests.get(str((*key, asked)), (np.nan, np.nan))
+            row = {**dict(zip(place, key)), "asked": asked, "association": r["association"], "t": t, "p_t": p_t}
+            if asked != "as text":
+                change = association_change(_record(own.loc["as text"]), [_record(r)])
+                ends = {f"change_{end}": change[f"bias_change_{end}"] for end in ("low", "high")}
+                row |= {"change": change["bias_change"], **ends, "p": change["p_bias_change"]}
+            rows.append({**row, "low": r["low"], "high": r["high"]})
+    table = pd.DataFrame(rows).reindex(columns=resource("tables.toml")["asking"]["columns"])
+    table["p_holm"] = table.groupby("model")["p"].transform(lambda p: holm(p.astype(float)))
+    places = {b: i for i, b in enumerate(type_titles(None, paper))}
+    return table.sort_values(["model", "bias_type"], key=lambda c: c.map(places) if c.name == "bias_type" else c,
+                             kind="stable", ignore_index=True)  # fmt: skip
 
 # %% ../../nbs/show/rank.ipynb #05241ed4
 _PARTS = {"rows": "model", "columns": "asking", "both": "both", "sampling": "sampling"}

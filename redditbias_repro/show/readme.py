@@ -190,6 +190,38 @@ def models_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str
     return to_markdown(wide.drop(columns="method"), _caption("models")) if len(rows) else ""
 
 
+def asking_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    "Association and t of each model as a bare sentence and as a response in chats, as a small Markdown table"
+    from redditbias_repro.show.rank import asking_table
+
+    table = _measured(asking_table(folder, paper).assign(swap="targets"), paper)
+    parts = []
+    for model, own in table.groupby("model"):
+        plain = own["asked"].eq("as text")
+        chats = f"in {own['asked'][~plain].nunique()} chats"
+        for of, rows in (("as text", own[plain]), (chats, own[~plain])):
+            for measure, cell in (
+                ("association", _ends_cell("association", "{:.2f}")),
+                ("t", _ends_cell("t", "{:.1f}")),
+            ):
+                parts.append({"model": model, "measure": f"{measure}, {of}", **_by_type(rows, cell)})
+    titles = type_titles(None, paper)
+    shown = pd.DataFrame(parts, columns=["model", "measure", *titles]).rename(columns=titles)
+    shown = shown.sort_values(["model", "measure"], kind="stable")
+    changed = f"{(table['p_holm'] < 0.05).sum()} of {table['p_holm'].notna().sum()}"
+    return _of_models(shown.fillna(""), _caption("asking", changed=changed)) if parts else ""
+
+
+def _ends_cell(column: str, text: str) -> Callable:
+    "Of rows the smallest to the largest value; of t with a star where each is significant"
+
+    def cell(rows: pd.DataFrame) -> str:
+        ends = dict.fromkeys(text.format(v) for v in (rows[column].min(), rows[column].max()))
+        return " to ".join(ends) + (_star(rows["p_t"] < 0.05) if column == "t" else "")
+
+    return cell
+
+
 def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     "Association of every model before debiasing, and its change by methods and controls, as a Markdown table"
     from redditbias_repro.show.association import all_seeds, association_changes, association_table
@@ -449,7 +481,8 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
 
 # %% ../../nbs/show/readme.ipynb #a16c250e
 REPORTS = {
-    "front": front_report, "models": models_report, "associations": associations_report, "methods": methods_report,
+    "front": front_report, "models": models_report, "asking": asking_report,
+    "associations": associations_report, "methods": methods_report,
     "costs": costs_report, "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
     "downstream": downstream_report,
 }  # fmt: skip

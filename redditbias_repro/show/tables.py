@@ -162,9 +162,11 @@ def records_table(
 ) -> pd.DataFrame:
     """Records of a metric as rows; `order` and `method_order`, the places of their bias type and method.
 
-    A model that was read with its tokenizer's own special tokens, after a source, or in a chat, has another name."""
+    A model that was read with its tokenizer's own special tokens, after a source, or in a chat, has another name.
+    Responses in a chat are in no table of a folder but `rank.asking_table`: the papers measure bare sentences."""
     if records is None:
         table = read_records(folder, paper=paper, metric=metric)
+        table = table[table["context"].ne("chat")] if "context" in table else table
     else:
         own = [r for r in records if r.get("metric", metric) == metric]
         table = pd.DataFrame([{**r, **r["params"], **r["values"]} for r in own])

@@ -10,6 +10,7 @@ import yaml
 from conftest import pages
 
 from redditbias_repro.data.pairs import load_phrases
+from redditbias_repro.metrics.association import association_change
 from redditbias_repro.metrics.dst import score_dst
 from redditbias_repro.papers.redditbias.checks import claims_table
 from redditbias_repro.papers.redditbias.results import (
@@ -25,11 +26,12 @@ from redditbias_repro.papers.redditbias.results import (
     table3_wide,
     task_tests,
 )
-from redditbias_repro.records import read_records, repo_root, write_record
+from redditbias_repro.records import read_record, read_records, repo_root, write_record
 from redditbias_repro.show.association import all_seeds, association_changes, association_methods, association_table
 from redditbias_repro.show.choose import methods_table
 from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs
 from redditbias_repro.show.power import power_table
+from redditbias_repro.show.rank import asking_table
 from redditbias_repro.show.readme import (
     associations_report,
     changes_report,
@@ -682,6 +684,27 @@ def test_what_the_pages_say_of_methods_and_association(committed):
     assert len(single) == 20 and sorted(single.index[single != "undetermined"]) == [("HD", "race"), ("LMD", "race")]
     assert single["HD", "race"] == single["LMD", "race"] == "less"
     assert "only two of these 20 changes can be shown: LMD and HD lower the association of Race" in text
+
+
+def test_what_the_page_says_of_chats(committed):
+    """The association of the bare sentence and of responses, each change tested here again; t of both."""
+    folder, text = committed / "results", page(committed, "docs/appendix/measuring.md")
+    table = asking_table(folder)
+    assert set(table.model) == {"smollm2-135m-instruct"} and len(table) == 5 * 6
+    plain = table[table.asked == "as text"].set_index("bias_type")
+    chats = table[table.asked != "as text"]
+    assert set(plain.index[plain.p_t > 0.05]) == {"race", "gender"} and (chats.p_t < 0.05).all()
+    assert "t is significant for all five bias types; for the bare sentence, for three" in text
+    assert (chats.p_holm > 0.05).all() and chats.groupby("bias_type").size().eq(5).all()
+    found = read_records(folder, paper="redditbias", metric="association", method="baseline")
+    found = found[found.model.eq("smollm2-135m-instruct") & found.corpus.eq("redditbias")]
+    for _, own in found.groupby("bias_type"):
+        bare, asked = ([read_record(p) for p in own.path[own.context.eq("chat") == chat]] for chat in (False, True))
+        again = [association_change(bare[0], [r]) for r in asked]
+        kept = chats[chats.bias_type == own.bias_type.iloc[0]]
+        assert np.allclose(sorted(c["bias_change"] for c in again), sorted(kept.change))
+        if own.bias_type.iloc[0] == "race":
+            assert all(c["frequency_change"] > 0 and c["p_frequency"] < 0.01 for c in again)
 
 
 def test_what_the_front_page_says_of_the_default_model(committed):
