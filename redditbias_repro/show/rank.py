@@ -199,6 +199,7 @@ def asking_table(
         table = read_records(folder, paper=paper, metric=metric, method="baseline")
         table = table.reindex(columns=list(dict.fromkeys([*table.columns, *place, *_WAY, "swap", "outliers"])))
         table = table[table["swap"].isna() | table["swap"].eq("targets")].fillna({"context": "none"})
+        table = table.replace({"split": {"all": "test"}})  # of queries, which have one, association takes all
         found.append(table.assign(asked=[_asked(r) for r in table.to_dict("records")]))
     each, gaps = found
     gaps = gaps[gaps["outliers"].eq(usual_outliers(paper))].set_index([*place, "asked"])

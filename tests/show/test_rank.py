@@ -10,12 +10,13 @@ import pytest
 from conftest import CONFIGS, small_random
 
 from redditbias_repro.cli import main
-from redditbias_repro.metrics.association import measure_association
+from redditbias_repro.metrics.association import association_change, measure_association
+from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.papers.audit import audit_folder
 from redditbias_repro.records import write_atomic, write_record
 from redditbias_repro.show.association import association_table
 from redditbias_repro.show.html import page_problems
-from redditbias_repro.show.rank import RANKED, asking_parts, plot_rank, rank_blocks, rank_models
+from redditbias_repro.show.rank import RANKED, asking_parts, asking_table, plot_rank, rank_blocks, rank_models
 from redditbias_repro.show.saving import to_console, to_markdown
 from redditbias_repro.stats.paired import mean_test
 from redditbias_repro.stats.ranking import rank_columns
@@ -190,7 +191,7 @@ def test_levels_are_kept(seed=0):
     assert wrong <= 200 * 0.05 + 3 * np.sqrt(200 * 0.05 * 0.95)
 
 
-def test_ways_of_asking(two):
+def test_ways_of_asking(two, tmp_path):
     records = [
         r for m in two for how in ({}, {"context": "chat"}, {"context": "chat", "prompt": "Hello."})
         for r in measure_association(m, ["race"], "queries", **how)
@@ -203,6 +204,18 @@ def test_ways_of_asking(two):
     assert not len(asking_parts(records=alone))  # no two were asked in the same two ways
     with pytest.raises(ValueError, match="metric 'dst' is unknown"):
         asking_parts("dst", records)
+
+    assert not len(asking_table(tmp_path))
+    for r in records[:-1]:  # the last chat of one model is missing
+        write_record(r, tmp_path)
+    write_record(measure_lmb(two[0], ["race"], "queries", outliers="base", context="chat")[0], tmp_path)
+    assert len(association_table(folder=tmp_path)) == 2  # bare sentences alone
+    table = asking_table(tmp_path).set_index(["model", "asked"])
+    assert table.groupby(level="model", sort=False).size().tolist() == [3, 2]
+    bare, chat = ((records[0]["model"], asked) for asked in ("as text", "in a chat"))
+    expected = association_change(records[0], [records[1]])
+    assert np.isclose(table.change[chat], expected["bias_change"]) and np.isnan(table.change[bare])
+    assert table.t.notna().sum() == 1 and table.t.notna()[chat]
 
 
 def test_an_audit_of_several_models(two, tmp_path, capsys, monkeypatch):
