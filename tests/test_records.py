@@ -91,6 +91,7 @@ def test_committed_records_are_complete(committed):
         if record["metric"] == "response_fairness":  # models that are trained here say how, debiased or not
             judged = {"asked", "classifiers"} | {"training"} & set(record["provenance"])
         own = judged or own.get(record["metric"], scored | trained)
+        own |= {"chat"} if record["params"].get("context") == "chat" else set()
         assert set(record) == set(FIELDS) and set(record["provenance"]) - {"rescored"} == PROVENANCE | own, path
         assert record["provenance"].get("rescored", {"git_changed": False})["git_changed"] is False, (
             f"{path.name} was scored anew with code that no commit holds"

@@ -16,7 +16,6 @@ from ..metrics.association import CELLS, association_change, clusters_of, contra
 from ..metrics.compare import FEWEST
 from ..metrics.language_model import usual_outliers
 from ..records import DEFAULT_PAPER, check_known, digest, read_json, read_records, resource
-from .association import _record
 from .figures import _axes, _finished, _legend_of, _looks, _point
 from .html import figure_block, table_block
 from .tables import _in_order, type_titles
@@ -194,6 +193,8 @@ def asking_table(
     A row a model before debiasing, bias type and way of asking, of models that were asked both ways. change, its ends
     and p are of the association's size against the bare sentence, on the same sentences; p_holm is corrected over a
     model's rows. t, p_t: the paper's test, outliers taken out as its authors do."""
+    from redditbias_repro.show.association import _record
+
     found, place = [], ["model", "special_tokens", "corpus", "split", "bias_type"]
     for metric in ("association", "lmb"):
         table = read_records(folder, paper=paper, metric=metric, method="baseline")

@@ -17,7 +17,7 @@ ENDS = ("", "_low", "_high")
 def row(method, bias, rise=(np.nan,) * 3, dst=(np.nan,) * 3, **more):
     columns = [f"{c}{end}" for c in ("bias_change", "rise_calibrated", "dst", "crg") for end in ENDS]
     values = dict(zip(columns, (*bias, *rise, *dst, *(np.nan,) * 3)))
-    return {"model": "gpt2", "method": method, "bias_type": "race", **values, **more}
+    return {"model": "gpt2", "method": method, "bias_type": "race", "verdict": "less", **values, **more}
 
 
 def test_a_row_of_panels_for_each_cost_that_was_measured():
@@ -33,6 +33,7 @@ def test_a_row_of_panels_for_each_cost_that_was_measured():
     ]
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["LMD", "HD"]
     assert "not shown: CDA" in figure._suptitle.get_text()
+    assert figure._suptitle.get_text().startswith("2 of 2 debiased models are less biased; perplexity: +90% to +90%")
     assert figure.axes[0].get_title() == "Race" and figure.axes[1].get_title() == ""
 
 

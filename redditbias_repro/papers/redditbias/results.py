@@ -35,7 +35,6 @@ from redditbias_repro.show.figures import (
     plot_runs,
 )
 from ...show.power import plot_power, power_table
-from ...show.rank import asking_table
 from ...show.saving import Page
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
@@ -478,8 +477,9 @@ def draw(
     corpus: str = "redditbias",  # as records name it
 ) -> Page:
     "RedditBias' tables and figures and what stands beside them; what was not measured is not there"
-    tables = make_tables(folder, model, corpus) | association_tables(folder)
-    asking = asking_table(folder)
+    from redditbias_repro.show.rank import asking_table
+
+    tables, asking = make_tables(folder, model, corpus) | association_tables(folder), asking_table(folder)
     tables |= {"asking": as_shown("asking", asking)} if len(asking) else {}
     figures = make_figures(tables, folder, corpus) | association_figures(tables)
     return Page(tables, figures, read_captions(tables))
