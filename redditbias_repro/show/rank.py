@@ -183,43 +183,50 @@ def plot_rank(
     _legend_of(figure, looks)
     return _finished(figure, order_found(table), 11)
 
-# %% ../../nbs/show/rank.ipynb #1e5f10cf
+# %% ../../nbs/show/rank.ipynb #faca6c86
+_PLACE = ["model", "corpus", "split", "bias_type"]
+
+
+def _by_turn(metric: str, folder: Path | None, paper: str) -> pd.DataFrame:
+    "Records of a measure before debiasing, with the user's turn that a sentence responds to; empty for a bare one"
+    table = read_records(folder, paper=paper, metric=metric, method="baseline")
+    needed = [*_PLACE, "special_tokens", "swap", "outliers", "provenance"]
+    table = table.reindex(columns=list(dict.fromkeys([*table.columns, *needed])))
+    table = table[table["swap"].isna() | table["swap"].eq("targets")]
+    turns = [(p.get("chat") or {}).get("prompt", "") for p in table["provenance"]]
+    special = zip(table["model"], table["special_tokens"])
+    names = [f"{model} (special tokens)" if own is True else model for model, own in special]
+    table = table.assign(model=names, turn=turns).replace({"split": {"all": "test"}})  # "all" of queries: one set
+    return table.drop_duplicates([*_PLACE, "turn", "outliers"])
+
+# %% ../../nbs/show/rank.ipynb #0525cf3a
 def asking_table(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
 ) -> pd.DataFrame:  # columns of `resources/tables.toml`
     """What becomes of a model's association and of its t when the bare sentence is a response in a chat.
 
-    A row a model before debiasing, bias type and way of asking, of models that were asked both ways. change, its ends
-    and p are of the association's size against the bare sentence, on the same sentences; p_holm is corrected over a
-    model's rows. t, p_t: the paper's test, outliers taken out as its authors do."""
+    A row a model before debiasing, bias type and user's turn (none: the bare sentence), of models that were asked both
+    ways. change, its ends and p are of the association's size against the bare sentence, on the same sentences; p_holm
+    is corrected over a model's rows. t, p_t: the paper's test, outliers taken out as its authors do."""
     from redditbias_repro.show.association import _record
 
-    found, place = [], ["model", "special_tokens", "corpus", "split", "bias_type"]
-    for metric in ("association", "lmb"):
-        table = read_records(folder, paper=paper, metric=metric, method="baseline")
-        table = table.reindex(columns=list(dict.fromkeys([*table.columns, *place, *_WAY, "swap", "outliers"])))
-        table = table[table["swap"].isna() | table["swap"].eq("targets")].fillna({"context": "none"})
-        table = table.replace({"split": {"all": "test"}})  # of queries, which have one, association takes all
-        found.append(table.assign(asked=[_asked(r) for r in table.to_dict("records")]))
-    each, gaps = found
-    gaps = gaps[gaps["outliers"].eq(usual_outliers(paper))].set_index([*place, "asked"])
-    tests, rows = {k: (r.t, r.p) for k, r in zip(gaps.index.map(str), gaps.itertuples())}, []
-    for key, own in each.groupby(place, dropna=False):
-        own = own.set_index("asked").sort_index(key=lambda asked: asked != "as text", kind="stable")
-        for asked, r in own.iterrows() if "as text" in own.index and len(own) > 1 else ():
-            t, p_t = tests.get(str((*key, asked)), (np.nan, np.nan))
-            row = {**dict(zip(place, key)), "asked": asked, "association": r["association"], "t": t, "p_t": p_t}
-            if asked != "as text":
-                change = association_change(_record(own.loc["as text"]), [_record(r)])
-                ends = {f"change_{end}": change[f"bias_change_{end}"] for end in ("low", "high")}
-                row |= {"change": change["bias_change"], **ends, "p": change["p_bias_change"]}
-            rows.append({**row, "low": r["low"], "high": r["high"]})
-    table = pd.DataFrame(rows).reindex(columns=resource("tables.toml")["asking"]["columns"])
+    each, gaps = (_by_turn(metric, folder, paper) for metric in ("association", "lmb"))
+    gaps = gaps[gaps["outliers"].eq(usual_outliers(paper))].to_dict("records")
+    place_of = lambda r: tuple(r[k] for k in _PLACE)
+    tests = {(*place_of(r), r["turn"]): {"t": r["t"], "p_t": r["p"]} for r in gaps}
+    chats = {place_of(r) for r in each.to_dict("records") if r["turn"]}
+    bare = {place_of(r): _record(r) for r in each.to_dict("records") if not r["turn"] and place_of(r) in chats}
+    rows = []
+    for r in (r for r in each.to_dict("records") if place_of(r) in bare):
+        found = association_change(bare[place_of(r)], [_record(r)]) if r["turn"] else {}
+        changes = {end: found.get(f"bias_{end}") for end in ("change", "change_low", "change_high")}
+        tested = tests.get((*place_of(r), r["turn"]), {"t": np.nan, "p_t": np.nan})
+        rows.append({**r, **changes, "p": found.get("p_bias_change"), **tested})
+    order = {b: i for i, b in enumerate(type_titles(None, paper))}
+    table = pd.DataFrame(rows, columns=None if rows else resource("tables.toml")["asking"]["columns"])
     table["p_holm"] = table.groupby("model")["p"].transform(lambda p: holm(p.astype(float)))
-    places = {b: i for i, b in enumerate(type_titles(None, paper))}
-    return table.sort_values(["model", "bias_type"], key=lambda c: c.map(places) if c.name == "bias_type" else c,
-                             kind="stable", ignore_index=True)  # fmt: skip
+    return _in_order("asking", table.assign(order=table["bias_type"].map(order)))
 
 # %% ../../nbs/show/rank.ipynb #05241ed4
 _PARTS = {"rows": "model", "columns": "asking", "both": "both", "sampling": "sampling"}

@@ -197,9 +197,9 @@ def asking_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str
     table = _measured(asking_table(folder, paper).assign(swap="targets"), paper)
     parts = []
     for model, own in table.groupby("model"):
-        plain = own["asked"].eq("as text")
-        chats = f"in {own['asked'][~plain].nunique()} chats"
-        for of, rows in (("as text", own[plain]), (chats, own[~plain])):
+        plain = own["turn"].eq("")
+        chats = f"in {own['turn'][~plain].nunique()} chats"
+        for of, rows in (("bare", own[plain]), (chats, own[~plain])):
             for measure, cell in (
                 ("association", _ends_cell("association", "{:.2f}")),
                 ("t", _ends_cell("t", "{:.1f}")),

@@ -706,8 +706,8 @@ def test_what_the_page_says_of_chats(committed):
     folder, text = committed / "results", page(committed, "docs/appendix/measuring.md")
     table = asking_table(folder)
     assert set(table.model) == {"smollm2-135m-instruct"} and len(table) == 5 * 6
-    plain = table[table.asked == "as text"].set_index("bias_type")
-    chats = table[table.asked != "as text"]
+    plain, chats = table[table.turn == ""].set_index("bias_type"), table[table.turn != ""]
+    assert all(f'"{turn}"' in text for turn in chats.turn)
     assert set(plain.index[plain.p_t > 0.05]) == {"race", "gender"} and (chats.p_t < 0.05).all()
     assert "t is significant for all five bias types; for the bare sentence, for three" in text
     assert (chats.p_holm > 0.05).all() and chats.groupby("bias_type").size().eq(5).all()

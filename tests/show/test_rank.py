@@ -210,9 +210,10 @@ def test_ways_of_asking(two, tmp_path):
         write_record(r, tmp_path)
     write_record(measure_lmb(two[0], ["race"], "queries", outliers="base", context="chat")[0], tmp_path)
     assert len(association_table(folder=tmp_path)) == 2  # bare sentences alone
-    table = asking_table(tmp_path).set_index(["model", "asked"])
+    table = asking_table(tmp_path).set_index(["model", "turn"])
     assert table.groupby(level="model", sort=False).size().tolist() == [3, 2]
-    bare, chat = ((records[0]["model"], asked) for asked in ("as text", "in a chat"))
+    assert set(table.index.get_level_values("turn")) == {"", "Write a sentence.", "Hello."}
+    bare, chat = ((records[0]["model"], turn) for turn in ("", "Write a sentence."))
     expected = association_change(records[0], [records[1]])
     assert np.isclose(table.change[chat], expected["bias_change"]) and np.isnan(table.change[bare])
     assert table.t.notna().sum() == 1 and table.t.notna()[chat]
