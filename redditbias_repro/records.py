@@ -692,36 +692,59 @@ def _of_provenance() -> dict:
 
 
 def _fits(value, schema: dict) -> bool:
-    "Whether a single value fits, as nearly all do, told at once; of what holds others `_misfits` tells"
-    kind, types = type(value), schema.get("type", ())
-    if kind in (list, dict) or "$ref" in schema or "pattern" in schema or (kind is float and not math.isfinite(value)):
+    "Whether a value is as a schema says, as nearly all are, told at once; where it is not `_misfits` tells why"
+    schema, kind = _resolved(schema), type(value)
+    if not _is_of(kind, schema):
         return False
-    return not types or any(kind in _TYPES[t] for t in ((types,) if isinstance(types, str) else types))
+    if kind is float:
+        return math.isfinite(value)
+    if kind is str:
+        return "pattern" not in schema or re.search(schema["pattern"], value) is not None
+    if kind is list:
+        items, kinds = _resolved(schema.get("items", {})), set(map(type, value))
+        if kinds & {list, dict} or "pattern" in items:
+            return all(_fits(inner, items) for inner in value)
+        floats = value if kinds == {float} else [v for v in value if type(v) is float]
+        return all(_is_of(k, items) for k in kinds) and all(map(math.isfinite, floats))
+    if kind is dict:
+        known, other = schema.get("properties", {}), schema.get("additionalProperties", {})
+        there = all(name in value for name in schema.get("required", ()))
+        return there and all(_fits(inner, known.get(name, other)) for name, inner in value.items())
+    return True
+
+
+def _resolved(schema: dict) -> dict:
+    return _schema()["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+
+
+def _is_of(kind: type, schema: dict) -> bool:
+    "Whether values of a kind are of a schema's type"
+    types = schema.get("type", ())
+    return kind in _TYPES[types] if isinstance(types, str) else not types or any(kind in _TYPES[t] for t in types)
 
 
 def _misfits(value, schema: dict, at: str) -> Iterator[str]:
     "What of a value is of another kind than a schema says: types, items, required names, and patterns of texts"
-    if "$ref" in schema:
-        schema = _schema()["$defs"][schema["$ref"].rpartition("/")[2]]
-    types = schema.get("type", [])
-    types = (types,) if isinstance(types, str) else types
+    schema = _resolved(schema)
+    if _fits(value, schema):
+        return
     if isinstance(value, float) and not math.isfinite(value):  # 1e999
         yield f"{at} ({value}, expected a number)"
-    elif types and not any(type(value) in _TYPES[t] for t in types):
+    elif not _is_of(type(value), schema):
+        types = schema["type"]
+        expected = _EXPECTED.get(types if isinstance(types, str) else types[0], "a number")
         shown = value if isinstance(value, (str, int, float)) else type(value).__name__
-        yield f"{at} ({str(shown)[:40]!r}, expected {_EXPECTED.get(types[0], 'a number')})"
-    elif isinstance(value, str) and not re.search(schema.get("pattern", ""), value):
+        yield f"{at} ({str(shown)[:40]!r}, expected {expected})"
+    elif isinstance(value, str):
         yield f"{at} ({value[:40]!r}, expected hexadecimal digits)"
     elif isinstance(value, list):  # of thousands of items the first says enough
         items = schema.get("items", {})
-        odd = ((i, inner) for i, inner in enumerate(value) if not _fits(inner, items))
-        yield from islice((m for i, inner in odd for m in _misfits(inner, items, f"{at}[{i}]")), 1)
+        yield from islice((m for i, inner in enumerate(value) for m in _misfits(inner, items, f"{at}[{i}]")), 1)
     elif isinstance(value, dict):
         yield from (f"{at}.{name}" for name in schema.get("required", ()) if name not in value)
         for name, inner in value.items():
             own = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
-            if not _fits(inner, own):
-                yield from _misfits(inner, own, f"{at}.{name}")
+            yield from _misfits(inner, own, f"{at}.{name}")
 
 
 def _unfit(packed: dict, at: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ With REDDITBIAS_STRICT set, what cannot be had fails a test instead of skipping 
 
 import contextlib
 import functools
+import gc
 import inspect
 import json
 import os
@@ -137,6 +138,11 @@ def pytest_collection_modifyitems(items):
     rest = [i for i in items if i.originalname not in LONG]
     half = (len(items) + 1) // 2 - len(long[::2])
     items[:] = [*long[::2], *rest[:half], *long[1::2], *rest[half:]]
+
+
+def pytest_collection_finish():
+    """What is imported stays: a Trainer collects garbage at its end, and would look through all of it each time."""
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -5,6 +5,7 @@ with its exit status or null.
 """
 
 import ast
+import gc
 import json
 import os
 import re
@@ -15,10 +16,13 @@ import datasets  # noqa: F401
 import jsonschema  # noqa: F401
 import matplotlib
 import nbformat
+import nltk  # noqa: F401
 import scipy.stats  # noqa: F401
 import seaborn  # noqa: F401
 import sklearn.linear_model  # noqa: F401
+import smart_open  # noqa: F401
 import snakemake.cli  # noqa: F401
+import snakemake.report  # noqa: F401
 import statsmodels.api  # noqa: F401
 from execnb.shell import CaptureShell
 from huggingface_hub import constants
@@ -111,6 +115,7 @@ def exit_status(pid):
 
 
 if __name__ == "__main__":
+    gc.freeze()  # forks then look through nothing of what is imported, and share its memory
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing but answers goes there
     verbs = {"start": lambda job: start(**job), "poll": exit_status}

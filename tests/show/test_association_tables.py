@@ -30,7 +30,10 @@ TARGETS, ATTRIBUTES = np.repeat([f"t{i}" for i in range(10)], 10), np.tile([f"a{
 
 def made(bias_type, method="baseline", left=1.0, of_terms=0.0, train_seed=None, **other):
     """A record whose contrasts are a share of those before; t1 is likelier by `of_terms` throughout."""
-    before, run = np.random.default_rng(list(TYPES).index(bias_type)), np.random.default_rng(train_seed)
+    before, run = (
+        np.random.default_rng(list(TYPES).index(bias_type)),
+        np.random.default_rng(9 if train_seed is None else train_seed),
+    )
     told, noise = before.normal(0, 1, (2, 100))
     x = left * (TYPES[bias_type] + noise / 3) + run.normal(0, 0.05, 100)
     nll = [60 + np.c_[-v, v, v, -v] / 4 - np.array([of_terms, of_terms, 0, 0]) for v in (x, told)]

@@ -61,7 +61,7 @@ __all__ = []
 # %% ../../../nbs/papers/redditbias/checks.ipynb #8d7d90e4
 def read_measured(folder: Path | None = None) -> pd.DataFrame:
     "What the checks look at, as `gather_cells` has it: all released test pairs, targets exchanged, and both tasks"
-    return measured_cells(read_tables(folder))
+    return _corrected(measured_cells(read_tables(folder)))
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #106c66c9
 def _after_a_bias(check: Callable) -> Callable:
@@ -152,7 +152,7 @@ def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
     p_holm = pd.Series(p_holm.to_numpy(float), pd.MultiIndex.from_frame(own[_KEY]))
     unsure = p_holm.reindex(pd.MultiIndex.from_frame(cells[_KEY])).to_numpy() >= 0.05
     verdict = cells.verdict.mask(unsure & cells.verdict.isin(["less", "more"]), OPEN)
-    return _tasks_corrected(cells.assign(verdict=verdict))
+    return _beside_others(_tasks_corrected(cells.assign(verdict=verdict)))
 
 
 def _beside_others(cells: pd.DataFrame) -> pd.DataFrame:
@@ -400,7 +400,7 @@ def _of_each_cell(check: Callable) -> Callable:
         if not claim.bias_type or not claim.method:
             lacking = f"the check {claim.check} needs a row with bias_type, method and scope"
             raise ValueError(f"statement {claim.id}: {lacking}")
-        answers, cells = {}, _beside_others(_corrected(cells))
+        answers = {}
         for (model, *of), cell in _own_cells(claim, cells).groupby(_KEY, sort=False):
             found = _verdict([check(r) for r in cell.itertuples()])
             numbers, needed = _evidence(cell, claim.check), _needed(claim.check, found, cell)
@@ -417,7 +417,7 @@ def _of_each_model(check: Callable) -> Callable:
     "A check of a statement that is said of all its cells together, from one that looks at a model's"
 
     def checked(claim, cells) -> list[Answer]:
-        answers, of, cells = [], (claim.bias_type, claim.method), _corrected(cells)
+        answers, of = [], (claim.bias_type, claim.method)
         for model, own in (_own_cells(claim, cells) if claim.bias_type else cells).groupby("model", sort=False):
             found, numbers = check(_means(own))
             word = _verdict([found])
@@ -700,7 +700,7 @@ def claims_table(cells: pd.DataFrame) -> pd.DataFrame:
     id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source. Answers read "holds",
     "does not hold" or "undetermined"."""
     claims = read_claims("redditbias").query("bias_type != ''")
-    table = answer_table(claims, answer_claims(claims, CHECKS, cells))
+    table = answer_table(claims, answer_claims(claims, CHECKS, _corrected(cells)))
     table = table[table["bias_type"] != ""]  # what Tables 4 and 5 say besides stands with the verdicts
     printed = table["model"] == TABLES
     found = table["found"].mask(printed, table["found"] + " in the paper's tables")
