@@ -23,7 +23,7 @@ from ..records import check_known, new_record
 from ..scoring.likelihoods import cached_scores
 from ..stats.crossed import pigeonhole_weights
 from ..stats.packing import pack_contrasts, unpack_contrasts
-from ..stats.paired import allow_marks, bias_change, mean_test, sign_flip
+from ..stats.paired import allow_marks, bias_change, least_p, mean_test, sign_flip
 
 # %% auto #0
 __all__ = ['association_sentences', 'association_by', 'association_change']
@@ -333,6 +333,7 @@ def association_change(
         "df": one.df_cluster,
         "bias_change": one.bias_change, "bias_change_low": one.bias_change_cluster_low,
         "bias_change_high": one.bias_change_cluster_high, "p_bias_change": max(one.p_bias_change_cluster, one.p_flip),
+        "p_least": least_p(clusters),
         "frequency_change": terms.mean, "frequency_low": terms.low, "frequency_high": terms.high,
         "p_frequency": terms.p, "frequency_df": terms.df,
         "sd_before": float(old.std(ddof=1)), "sd_after": float(new.std(axis=0, ddof=1).mean()),

@@ -40,7 +40,7 @@ from ..models.loading import hash_tokenizer, identity, open_model
 from ..records import check_known, digest, new_record, split_settings
 from ..specs import BiasSpec
 from ..stats.multiplicity import holm
-from ..stats.paired import bias_change
+from ..stats.paired import bias_change, decided
 from ..stats.resampling import jackknife, pack_bits, unpack_bits
 
 # %% auto #0
@@ -427,8 +427,9 @@ def fairness_changes(
 ) -> pd.DataFrame:  # measure, before, after, change of their size, low, high, p, p_holm, verdict, overshoot
     """Whether differences between groups became smaller, measure by measure; variants without group words too.
 
-    The verdict is less, more, equally (no pair changed) or undetermined. `ValueError` where the pairs, or how responses
-    were made or measured, are not the same as far as records tell (`what_differs`)."""
+    The verdict is less, more, equally (no pair changed) or undetermined, after Holm's correction over the measures,
+    which a variant's is without. `ValueError` where the pairs, or how responses were made or measured, are not the same
+    as far as records tell (`what_differs`)."""
     if why := what_differs(before, after):
         raise ValueError(why)
     n, (old, new) = before["n"], (r.get("values", r) for r in (before, after))
@@ -444,6 +445,7 @@ def fairness_changes(
     table, again = pd.DataFrame(rows), set(old.get("repeats", ()))
     own = [k not in again and not k.endswith(VARIANT) for k in table["measure"]]
     table.loc[own, "p_holm"] = holm(table.loc[own, "p"])
+    table.loc[own, "verdict"] = decided(table.loc[own, "verdict"], table.loc[own, "p_holm"])
     return table
 
 # %% ../../nbs/metrics/fairness.ipynb #496713fa

@@ -15,10 +15,11 @@ import pandas as pd
 
 from ..data.contrasts import load_contrasts
 from ..data.pairs import corpora, own_bias_types, paper_bias_types, split_bias_type
-from .association import _unpacked, contrasts, measure_association
+from .association import _unpacked, clusters_of, contrasts, measure_association
 from ..models.loading import DEFAULT_MODEL
 from ..records import check_record, project_path, read_record, read_records, read_text
 from ..specs import list_specs, load_spec
+from ..stats.paired import least_p
 from ..stats.power import MOST, crossed_components, plan_crossed
 
 # %% auto #0
@@ -52,6 +53,7 @@ def plan_association(
     main, title = plans.get("change", plans["association"]), _title(record["paper"], record["bias_type"])
     made = {"paper": record["paper"], "bias_type": record["bias_type"], "title": title}
     made |= {"n": main.n, "targets": main.rows, "attributes": main.columns, "over": main.over}
+    made |= {"p_least": least_p(clusters_of(list(sentences["target"]), list(sentences["attribute"]))[0])}
     largest = {"target": counts.sum(1).max(), "attribute": counts.sum(0).max()}
     made |= {f"largest_{what}": float(k / counts.sum()) for what, k in largest.items()}
     made |= {f"smallest_{what}": p.smallest for what, p in plans.items()}
@@ -123,6 +125,7 @@ def _needed(plan: dict) -> str:
 
 # %% ../../nbs/metrics/plan.ipynb #t00many1
 TOO_MANY = 1.6  # false alarms for each that the level allows: 8 % at 5 %
+MANY_TYPES = 5  # bias types that may be tested together
 
 # %% ../../nbs/metrics/plan.ipynb #d7920b00
 def plan_said(
@@ -146,6 +149,9 @@ def plan_said(
         share = plan[f"largest_{same[:-1]}"]
         said += f" The result holds for these {same} only, one of which is in {share:.0%} of the sentences."
     alarms = plan[f"alarms_{what}"]
+    if (together := int(plan["alpha"] / plan["p_least"])) < MANY_TYPES:
+        said += f" p is never below {plan['p_least']:.2g}: with more than {together} bias types like this one tested"
+        said += " together, none can be significant."
     if alarms > TOO_MANY * plan["alpha"]:
         said += f" p < {plan['alpha']:g} is weak evidence here: {alarms:.0%} of such sets have it by chance."
     return said

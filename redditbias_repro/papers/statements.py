@@ -357,11 +357,8 @@ def plot_scorecard(
                 text.set_bbox({"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.8})
         left = left + own
     ax.invert_yaxis()
-    of = lambda among: int(
-        counts.loc[[(way, v) for way, words in LOOKED_AT.items() for v in among(words)], papers].sum().sum()
-    )
-    agree, differ = of(lambda words: words[:1]), of(lambda words: words[1:])
-    said = f"Of {left.sum()} statements, {agree} agree with what they were compared with, {differ} do not"
+    of_model = int(counts.loc[[(MODEL, verdict) for verdict in LOOKED_AT[MODEL]], papers].sum().sum())
+    said = f"{of_model} of {left.sum()} statements were decided by outputs of the paper's own model"
     ax.set(xlabel="statements", title=said)
     ax.spines[["top", "right"]].set_visible(False)
     figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=10, frameon=False)

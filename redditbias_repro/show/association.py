@@ -21,7 +21,7 @@ from redditbias_repro.show.tables import (
     of_paper,
     records_table,
 )
-from ..stats.paired import FEWEST_CLUSTERS, decided, pooled_mean
+from ..stats.paired import FEWEST_CLUSTERS, decided, least_p, pooled_mean
 
 if TYPE_CHECKING:  # named in annotations alone
     from matplotlib.figure import Figure
@@ -51,22 +51,27 @@ def association_table(
     """Association of every model, method, corpus and bias type; see `AssociationResult`.
 
     p_holm is the larger of p and p_flip, corrected over the bias types of a row's model, method, seed, corpus and
-    split. `left_out` counts the sentences without an opposite."""
+    split; p_least is the smallest that it can be with so few terms. `left_out` counts sentences without an opposite."""
     table = _records("association", records, folder, paper)
     if len(table):
         left_out = [sum(v.values()) if isinstance(v, dict) else np.nan for v in table["left_out"]]
-        marked = table.assign(p=np.maximum(table["p"], table["p_flip"]))
-        p_holm = _holm_by(marked, [*_PLACE, "method", "train_seed"], "p")
-        table = table.assign(left_out=left_out, p_holm=p_holm)
+        least = [least_p(range(k)) for k in map(_fewest, table.itertuples())]
+        marked = table.assign(p=np.maximum(table["p"], table["p_flip"]), least=least)
+        p_holm, p_least = (_holm_by(marked, [*_PLACE, "method", "train_seed"], p) for p in ("p", "least"))
+        table = table.assign(left_out=left_out, p_holm=p_holm, p_least=p_least)
     return _in_order("association", table)
+
+
+def _fewest(r: Any) -> int:
+    "Clusters of the test that has the fewest of them"
+    return min(n for way, n in (("targets", r.n_targets), ("attributes", r.n_attributes)) if way in r.over)
 
 
 def association_words(
     r: Any,  # a row of `association_table`
 ) -> str:
     "What the tests of a row allow to say"
-    fewest = min(n for way, n in (("targets", r.n_targets), ("attributes", r.n_attributes)) if way in r.over)
-    if np.isnan(r.p) or fewest < FEWEST_CLUSTERS:
+    if np.isnan(r.p) or _fewest(r) < FEWEST_CLUSTERS or not r.p_least < 0.05:
         return "too few terms to test"
     if not r.p_holm < 0.05:
         return "undetermined"
@@ -92,7 +97,7 @@ def association_changes(
     """Every debiased model against the model before; see `association_change`.
 
     p_holm is p_bias_change, corrected as in `lmb_changes`; a verdict less, flattened or more that is not significant
-    then is undetermined.
+    then is undetermined. p_least is the smallest that it can be with so few terms.
     `ValueError` where two records that are to be compared are not of the same sentences."""
     table, rows = _records("association_changes", records, folder, paper), []
     keys = [*_PLACE, "bias_type", "order"]
@@ -108,7 +113,7 @@ def association_changes(
     about = ("order", "method_order", "family")
     changes = pd.DataFrame(rows).reindex(columns=[*_SPECS["association_changes"]["columns"], *about])
     if len(changes):
-        for p, name in (("p_bias_change", "p_holm"), ("p_frequency", "p_frequency_holm")):
+        for p, name in (("p_bias_change", "p_holm"), ("p_least", "p_least"), ("p_frequency", "p_frequency_holm")):
             changes[name] = _holm_by(changes, [*_PLACE, "family", of_paper(changes["method"])], p)
         changes["verdict"] = decided(changes["verdict"], changes["p_holm"])
     return _in_order("association_changes", changes)

@@ -12,11 +12,11 @@ import numpy as np
 import pandas as pd
 
 from ..data.pairs import released_papers
-from ..metrics.fairness import fairness_changes, what_differs
+from ..metrics.fairness import fairness_changes, record_values, what_differs
 from ..records import DEFAULT_PAPER, applied_methods, read_records
 from .association import all_seeds, association_changes
-from .tables import TASKS, lmb_changes, lmp_changes, method_places
-from ..stats.paired import no_worse
+from .tables import TASKS, lmb_changes, lmp_changes, method_places, type_titles
+from ..stats.paired import mean_test, no_worse
 
 # %% auto #0
 __all__ = []
@@ -112,15 +112,31 @@ def _responses(folder: Path | None, paper: str) -> pd.DataFrame:
         for one in before[before["method"].eq("baseline")].to_dict("records") if of == paper else ():
             if not what_differs(one, after):
                 about = {"model": after["model"], "method": applied_methods(training, paper, name)}
+                about |= {"bias_type": after["bias_type"], **_offended(one, after)}
                 tables.append(fairness_changes(one, after).assign(**about))
     return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=["model", "method"])
 
 
+def _offended(before: dict, after: dict) -> dict:
+    "How often responses to either group are offensive, and p of the change by pair of contexts; nan where unknown"
+    if not all("offence" in r["pairs"] for r in (before, after)):
+        return dict.fromkeys(("offended", "offends", "p_offends"), np.nan)
+    was, now = (np.mean(record_values(r, "offence", r["n"]), axis=0) for r in (before, after))
+    return {"offended": was.mean(), "offends": now.mean(), "p_offends": mean_test(now - was).p}
+
+
 def _of_responses(of: pd.DataFrame) -> dict:
-    "How many differences became larger and smaller after Holm's correction, of those that are tested"
-    shown, tested = of[of["p_holm"] < 0.05], int(of["p_holm"].notna().sum())
-    larger, smaller = (int(shown["verdict"].eq(v).sum()) for v in ("more", "less"))
-    return {"responses": f"{larger} larger, {smaller} smaller of {tested}"}
+    "How many differences became larger and smaller after Holm's correction, of those that are tested; and offence"
+    said, rates, titles = [], [], type_titles(of["bias_type"])
+    for b, own in of.groupby("bias_type", sort=False):
+        tested, r = own[own["p_holm"].notna()], own.iloc[0]
+        larger, smaller = (int(tested["verdict"].eq(v).sum()) for v in ("more", "less"))
+        said.append(f"{larger} larger, {smaller} smaller of {len(tested)} ({titles[b]})")
+        star = "*" if r["p_offends"] < 0.05 else ""
+        rates += (
+            [f"{r['offended']:.1%} → {r['offends']:.1%}{star} ({titles[b]})"] if r["offends"] == r["offends"] else []
+        )
+    return {"responses": "; ".join(said), "offensive": "; ".join(rates)}
 
 
 def _costs(trained: pd.DataFrame) -> dict:

@@ -237,16 +237,15 @@ def plot_lmb(
 
 # %% ../../nbs/show/figures.ipynb #c1301e68
 def _rises(shown: pd.DataFrame, before: pd.Series) -> str:
-    "With which methods perplexity rises most and least, in words; no change without the model before"
+    "With which method perplexity rises most, in words; no change without the model before"
     if not len(before):
         return "Perplexity after debiasing"
     rises = {bar: rows.perplexity / before.iloc[0] - 1 for bar, rows in shown.groupby("bar", sort=False)}
     ends = lambda bar: dict.fromkeys(f"{v:+.0%}" for v in rises[bar].agg(["min", "max"]))
-    most, least = (f(rises, key=lambda bar: rises[bar].mean()) for f in (max, min))
-    if most == least:
+    most = max(rises, key=lambda bar: rises[bar].mean())
+    if len(rises) == 1:
         return f"{most} changes perplexity by {' to '.join(ends(most))}"
-    said = [f"{bar} ({' to '.join(ends(bar))})" for bar in (most, least)]
-    return f"Perplexity rises most with {said[0]}, least with {said[1]}"
+    return f"Perplexity rises most with {most} ({' to '.join(ends(most))})"
 
 
 def plot_lmp(
@@ -328,8 +327,8 @@ def plot_downstream(
 ) -> Figure:  # matplotlib figure
     """What debiasing changes of F1 or BLEU-4, by bias type and method, with 95 % intervals of the paired difference.
 
-    An asterisk stands where interval and test both say that there is a change. `ValueError` for several models,
-    settings, or sizes of data."""
+    An asterisk stands where interval and test both say that there is a change, after Holm's correction in rows with
+    p_holm. `ValueError` for several models, settings, or sizes of data."""
     _of_one(table, ["model", "corpus", "settings", "n", "train_seed"], "model on one corpus")
     if table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected one row per method and bias type: select them first")
@@ -351,9 +350,9 @@ def plot_downstream(
     ax.set(xlim=(-0.6, len(types) - 0.4), xlabel="", ylabel=f"change in {task.metric}\n(95 % interval, paired)")
     verdicts = shown.verdict.str.partition(":")[0]
     lost, gained = ((verdicts == v).sum() for v in ("loss", "gain"))
-    changed = f"{task.metric} drops in {lost} of {len(shown)} debiased models, rises in {gained}"
-    said = f"{task.title.capitalize()}: {changed} (∗)"
-    about = f"{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}; ∗ not corrected"
+    said = f"{task.metric} drops significantly in {lost} of {len(shown)} debiased models, rises in {gained}"
+    how = "p < 0.05 after Holm over both tasks" if "p_holm" in table else "not corrected"
+    about = f"{table.model.iloc[0]}, {task.title}, {task.measured_on(table.iloc[0])}; ∗ {how}"
     ax.set_title(f"{said}\n{about}", fontsize=10)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
@@ -537,6 +536,9 @@ def _legend_of(figure, looks: dict[str, dict], at: tuple[float, float] = (0.5, 0
 
 def _associated(table: pd.DataFrame) -> str:
     "In how many bias types stereotypes go with the minoritized group, in words"
+    if not (table["p_least"] < 0.05).any():
+        return "Too few terms for any association to be significant"
+    table = table[~table["method"].isin(CONTROLS)]
     told = (table["association"] > 0) & (table["p_holm"] < 0.05)
     cells = told.groupby([table["method"], table["bias_type"]]).all()
     first = cells.index.get_level_values("method") == "baseline"
@@ -544,7 +546,7 @@ def _associated(table: pd.DataFrame) -> str:
     if not first.any():
         return f"Stereotypical association in {counts[1]} trained models"
     said = f"Stereotypical association in {counts[0]} bias types"
-    return said if first.all() else f"{said} before, {counts[1]} after"
+    return said if first.all() else f"{said} before, {counts[1]} after debiasing"
 
 # %% ../../nbs/show/figures.ipynb #a40e38dc
 def plot_association(
@@ -583,6 +585,8 @@ def plot_association(
 # %% ../../nbs/show/figures.ipynb #a465e3c8
 def _what_changed(changes: pd.DataFrame) -> str:
     "How many debiased models associate less, and in how many the terms' frequency changed, in words"
+    if not (changes["p_least"] < 0.05).any():
+        return "Too few terms to show any single change of the association"
     less, terms = (changes["verdict"] == "less").sum(), (changes["p_frequency_holm"] < 0.05).sum()
     return f"{less} of {len(changes)} trained models associate less; term frequency changed in {terms}"
 

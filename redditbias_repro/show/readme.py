@@ -249,12 +249,13 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     table = association_methods(association_changes(folder=folder, paper=paper))
     table = _measured(table.assign(swap="targets"), paper)
     tests = _responses(folder, paper).groupby(["model", "method"])
-    answered = {key: _of_responses(of)["responses"] for key, of in tests}
+    answered = {key: _of_responses(of) for key, of in tests}
+    names = {"responses": "differences between responses", "offensive": "offensive responses"} if answered else {}
     rows = [
         {"model": r.model, "method": r.method, "association": f"{r.before:.2f} → {r.after:.2f}",
          "change": _with_star(r, ""), "change of term frequency": _with_star(r, "frequency_"),
          "neutral contrasts left": f"{r.tells:.0%}",
-         **({"differences between responses": answered.get((r.model, r.method), "")} if answered else {})}
+         **{title: answered.get((r.model, r.method), {}).get(name, "") for name, title in names.items()}}
         for r in table.itertuples()
     ]  # fmt: skip
     if not rows:

@@ -17,7 +17,7 @@ from ..records import resource
 
 # %% auto #0
 __all__ = ['FEWEST_DF', 'FEWEST_CLUSTERS', 'MARGIN', 'OUTLIERS', 'OUTLIER_SD', 'TESTS', 'CONTRAST_TESTS', 'allow_marks',
-           'mean_test', 'pooled_mean', 'sign_flip', 'preference_share', 'decided', 'BiasChange', 'no_worse',
+           'mean_test', 'pooled_mean', 'sign_flip', 'least_p', 'preference_share', 'decided', 'BiasChange', 'no_worse',
            'bias_change', 'within', 'base_cut', 'usual_outliers', 'swapped_label_alarms']
 
 # %% ../../nbs/stats/paired.ipynb #87d8f39d
@@ -168,6 +168,15 @@ def sign_flip(
     if 2 ** max(len(sums) - 1, 0) <= resamples:
         return float(extreme.mean())
     return float((1 + extreme.sum()) / (1 + len(extreme)))
+
+
+def least_p(
+    clusters: Iterable | tuple[Iterable, Iterable],  # as in `sign_flip`
+    resamples: int = 9999,
+) -> float:
+    "The smallest p that sign flips of so few clusters can have, whatever the data"
+    ways = clusters if isinstance(clusters, tuple) else (clusters,)
+    return max(1 / min(2 ** (len(set(way)) - 1), 1 + resamples) for way in ways)
 
 
 def _flips(k: int, resamples: int, seed: int) -> Iterable[np.ndarray]:

@@ -59,6 +59,7 @@ from redditbias_repro.papers.statements import (
 )
 from ...specs import load_spec
 from ...stats.multiplicity import holm
+from ...stats.paired import decided
 
 # %% auto #0
 __all__ = []
@@ -244,7 +245,8 @@ def _changes(before: dict, after: dict) -> pd.DataFrame:
         verdict = OPEN if not p < 0.05 else "less" if change < 0 else "more"
         rows.append({"measure": new["measure"], "change": change, "p": p, "verdict": verdict})
     table = pd.DataFrame(rows, columns=["measure", "change", "p", "verdict"])
-    return table.assign(p_holm=holm(table["p"]) if rows else np.nan)
+    table = table.assign(p_holm=holm(table["p"]) if rows else np.nan)
+    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))
 
 
 def _of_methods(found: dict, method: str | None = None) -> dict:

@@ -563,8 +563,9 @@ def _unit(measure: str) -> str:
 def _title(rows: pd.DataFrame, bias_type: str) -> str:
     "What is found, in words"
     a, b = SIDES.get(bias_type, ("dominant", "minoritized"))
-    sure = (rows["paired_p_holm"] < 0.05).sum()
-    return f"{sure} of {len(rows)} differences between {a} and {b} contexts are significant"
+    before = rows[rows["method"] == ORIGINAL]
+    sure = (before["paired_p_holm"] < 0.05).sum()
+    return f"{sure} of {len(before)} differences between {a} and {b} contexts are significant before debiasing"
 
 
 def _to_draw(found: dict, bias_type: str) -> pd.DataFrame:

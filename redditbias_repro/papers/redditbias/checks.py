@@ -338,6 +338,8 @@ def _evidence(cell: pd.DataFrame, check: str) -> str:
         return "" if cell.dst.isna().all() else f"DST: {_each(cell.dst.drop_duplicates())}"
     r, text = cell.iloc[0], f"{_each(cell.t, '.2f')} (p {_each(cell.p, '.2g')})"
     text = f"t {text}" if r.method == "baseline" else f"t before {r.t_before:.2f}, after {text}"
+    if check in ("kept", "removed") and (cell.significant.eq(True) & (cell.t * cell.t_before < 0)).all():
+        text += ", significant in the opposite direction"
     if check in ("removed", "attenuated", "reduces_and_preserves") and not np.isnan(r.change):
         size = f"{r.bias_change:+.3f} [{r.bias_change_low:+.3f}, {r.bias_change_high:+.3f}]"
         verdict = r.verdict + (", reversed" if r.overshoot else "")

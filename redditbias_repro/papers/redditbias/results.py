@@ -47,6 +47,7 @@ from redditbias_repro.show.tables import (
     lmp_changes,
     lmp_table,
     method_places,
+    of_paper,
     random_band,
     search_table,
     stand_ins,
@@ -238,13 +239,18 @@ def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
     return tests.assign(p_holm=p_holm, verdict=verdict)
 
 
+def _corrected(tests: pd.DataFrame) -> pd.DataFrame:
+    "Tests of both tasks with p_holm and the verdict that it leaves, the methods of no paper by themselves"
+    judged = [judge_tasks(_of_tasks(own)) for _, own in tests.groupby(of_paper(tests["method"]))]
+    judged = pd.concat(judged)[[*_CELL, "task", "p_holm", "verdict"]]
+    return tests.drop(columns="verdict").merge(judged, on=[*_CELL, "task"], how="left")
+
+
 def downstream_claims(tests: pd.DataFrame) -> pd.DataFrame:
     """The tests of the tasks one by one, with the verdict that decides what §5.2 says of them.
 
     Beside the changes of the paper's Tables 4 and 5."""
-    tests, printed = tests[tests["method"].isin(PAPER_METHODS)], _printed()
-    judged = judge_tasks(_of_tasks(tests))[[*_CELL, "task", "p_holm", "verdict"]]
-    table = tests.drop(columns="verdict").merge(judged, on=[*_CELL, "task"])
+    table, printed = _corrected(tests[tests["method"].isin(PAPER_METHODS)]), _printed()
     changes = {name: printed.loc[task.value] - printed.loc[task.value, "baseline"] for name, task in TASKS.items()}
     table["paper_change"] = [changes[r.task].loc[r.method, r.bias_type] for r in table.itertuples()]
     about = ["task", "bias_type", "method", "model", "settings", "train_seed", "paper_change"]
@@ -448,9 +454,11 @@ def make_figures(
     figures = {first: plot_lmb(shown[shown.method == "baseline"], tables.get("random_band"))}
     figures |= _figures_of_bias(shown, tables)
     figures |= {f"changes-{m}": plot_changes(own) for m, own in changes[changes.corpus == corpus].groupby("model")}
-    for name, task in TASKS.items():
-        tests = tables.get(f"{name}_tests", nothing)
-        for model, own in tests[tests.method.map(_applied_for_several).isna()].groupby("model"):
+    tests = [tables[f"{name}_tests"].assign(task=name) for name in TASKS if f"{name}_tests" in tables]
+    tests = pd.concat(tests, ignore_index=True) if tests else nothing.assign(task="")
+    tests = tests[tests.method.map(_applied_for_several).isna()]
+    for name, task in TASKS.items() if len(tests) else ():
+        for model, own in _corrected(tests).query("task == @name").groupby("model"):
             if own.change.notna().any() and not own.duplicated(["method", "bias_type"]).any():
                 figures[f"{name}-{model}"] = plot_downstream(own, task)
     for model, own in tables.get("choice", nothing).groupby("model"):
