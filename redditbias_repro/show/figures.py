@@ -352,7 +352,7 @@ def plot_downstream(
     lost, gained = ((verdicts == v).sum() for v in ("loss", "gain"))
     said = f"{task.metric} drops significantly in {lost} of {len(shown)} debiased models, rises in {gained}"
     how = "p < 0.05 after Holm over both tasks" if "p_holm" in table else "not corrected"
-    about = f"{table.model.iloc[0]}, {task.title}, {task.measured_on(table.iloc[0])}; ∗ {how}"
+    about = f"{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}\n{task.title}; ∗ {how}"
     ax.set_title(f"{said}\n{about}", fontsize=10)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)
