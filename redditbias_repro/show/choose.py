@@ -127,16 +127,11 @@ def _offended(before: dict, after: dict) -> dict:
 
 def _of_responses(of: pd.DataFrame) -> dict:
     "How many differences became larger and smaller after Holm's correction, of those that are tested; and offence"
-    said, rates, titles = [], [], type_titles(of["bias_type"])
-    for b, own in of.groupby("bias_type", sort=False):
-        tested, r = own[own["p_holm"].notna()], own.iloc[0]
-        larger, smaller = (int(tested["verdict"].eq(v).sum()) for v in ("more", "less"))
-        said.append(f"{larger} larger, {smaller} smaller of {len(tested)} ({titles[b]})")
-        star = "*" if r["p_offends"] < 0.05 else ""
-        rates += (
-            [f"{r['offended']:.1%} → {r['offends']:.1%}{star} ({titles[b]})"] if r["offends"] == r["offends"] else []
-        )
-    return {"responses": "; ".join(said), "offensive": "; ".join(rates)}
+    tested, each = of[of["p_holm"].notna()], of.drop_duplicates("bias_type").dropna(subset="offends")
+    larger, smaller = (int(tested["verdict"].eq(v).sum()) for v in ("more", "less"))
+    rates = [f"{r.offended:.1%} → {r.offends:.1%}{'*' if r.p_offends < 0.05 else ''}" for r in each.itertuples()]
+    asked = ", ".join(type_titles(of["bias_type"]).values())
+    return {"responses": f"{larger}, {smaller} of {len(tested)}", "offensive": "; ".join(rates), "asked": asked}
 
 
 def _costs(trained: pd.DataFrame) -> dict:

@@ -250,7 +250,9 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     table = _measured(table.assign(swap="targets"), paper)
     tests = _responses(folder, paper).groupby(["model", "method"])
     answered = {key: _of_responses(of) for key, of in tests}
-    names = {"responses": "differences between responses", "offensive": "offensive responses"} if answered else {}
+    asked = ", ".join(dict.fromkeys(own["asked"] for own in answered.values()))
+    names = {"responses": f"differences grown, shrunk ({asked})", "offensive": f"offensive responses ({asked})"}
+    names = names if answered else {}
     rows = [
         {"model": r.model, "method": r.method, "association": f"{r.before:.2f} → {r.after:.2f}",
          "change": _with_star(r, ""), "change of term frequency": _with_star(r, "frequency_"),

@@ -104,12 +104,13 @@ def test_the_figure_says_what_is_found(bench, committed):
     assert set(drawn) == {bench.TITLES[c] for c in ratios}
     assert all(np.array_equal(drawn[bench.TITLES[c]], ratios[c], equal_nan=True) for c in ratios)
     title, below = figure.get_suptitle(), ax.get_xlabel()
-    assert f"{ratios.tree.min():.1f} to {ratios.tree.max():.1f} times as fast as CTranslate2" in " ".join(title.split())
+    low, high = ratios.tree.agg(["min", "max"])
+    assert title.startswith(f"The tree is {low:.1f} to {high:.1f} times as fast as CTranslate2")
     below = below.replace("\n", " ")
     assert "Only the tree was measured on 100,000 HolisticBias prompts (2.9 ms each)" in below
-    assert "all of v1.0 (2.9 ms each)" in below and "AMD EPYC" in title
+    assert "all of v1.0 (2.9 ms each)" in below
     alone = rows[rows.method.isin(["tree", "loop"])]
-    assert "times as fast as" in " ".join(bench.draw_speed(alone).get_suptitle().split())
+    assert "times as fast as one by one" in bench.draw_speed(alone).get_suptitle()
 
 
 def test_committed_scores_are_those_of_the_loop(committed):

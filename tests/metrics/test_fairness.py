@@ -129,6 +129,13 @@ def test_changes_of_known_size(before, after, verdict, overshoot):
     assert row["before"] == pytest.approx(-before, abs=0.08) and row["low"] <= row["change"] <= row["high"]
 
 
+def test_a_verdict_is_that_of_the_corrected_p(monkeypatch):
+    """Of a change that is significant by itself alone nothing is said."""
+    monkeypatch.setattr(room, "holm", lambda p: np.maximum(4 * np.asarray(p, float), 0.06))
+    table = room.fairness_changes(simulated(0.3), simulated(0.05)).set_index("measure")
+    assert table.p["offence"] < 0.05 < table.p_holm["offence"] and table.verdict["offence"] == "undetermined"
+
+
 def test_changes_need_the_same_pairs():
     with pytest.raises(ValueError, match="not records of the same pairs: corpus c and other"):
         room.fairness_changes(simulated(0.1), simulated(0.1, corpus="other"))

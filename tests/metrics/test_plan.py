@@ -70,6 +70,16 @@ def test_the_set_may_be_another(x):
     assert plan_table([alone])["smallest association"][0] == "no test"
 
 
+def test_so_few_terms_that_no_p_is_small_are_said(x):
+    """Seven targets: no p below 1/64, so among four such types none is significant; eight are enough for six types."""
+    few = [str(t) for t in range(7) for _ in range(12)]
+    labels = pd.DataFrame({"target": few, "attribute": [str(a) for _ in range(7) for a in range(12)]})
+    plan = plan_association(record(x), labels)
+    assert plan["p_least"] == 2**-6
+    said = "p is never below 0.016: with more than 3 bias types like this one tested together, none can be significant."
+    assert said in plan_said(plan) and "p is never below" not in plan_said(plan_association(record(x)))
+
+
 def test_uneven_targets_and_false_alarms_are_said(x):
     uneven = pd.DataFrame({"target": ["a"] * 84 + list("bbccddeeffgg"), "attribute": [f"a{i % 12}" for i in range(96)]})
     said = plan_said(plan_association(record(x), uneven))

@@ -57,7 +57,12 @@ from redditbias_repro.records import (
     repo_root,
     write_record,
 )
-from redditbias_repro.show.association import association_changes, association_methods
+from redditbias_repro.show.association import (
+    association_changes,
+    association_methods,
+    association_table,
+    association_words,
+)
 from redditbias_repro.show.figures import label_fonts, plot_targets
 from redditbias_repro.show.tables import CONTROLS, lmb_changes, lmp_changes, rows_table, target_gaps
 from redditbias_repro.specs import load_spec
@@ -671,6 +676,7 @@ def test_the_short_page_says_what_the_records_say(committed):
     association = association_changes(folder=committed / "results", paper="chbias")
     by_method = association_methods(association).set_index("method")
     assert set(association.verdict) == {"undetermined"} and len(association) == 28
+    assert (association.p_least > 0.05).all() and "the terms are too few to show any change" in page
     assert (by_method.p_holm > 0.05).all()
     more = by_method[by_method.frequency_p_holm < 0.05]
     assert set(more.index) == {"FT", "FT-twice", "CADA"} and (by_method.tells[["LMD", "ADD", "HD"]] < 0.25).all()
@@ -683,8 +689,14 @@ def test_the_short_page_says_what_the_records_say(committed):
     own = read_records(committed / "results", paper="chbias", metric="association", method="baseline")
     own = own[(own.model == "gemma-3-270m") & (own.corpus == "chbias")].set_index("bias_type")
     assert own.association.idxmax() == "appearance" and (own.low < 0).all() and (own.high > 0).all()
-    fat = own.loc["appearance"]
-    assert f"{fat.association:.2f} nats for gemma-3-270m (uncorrected p = {fat.p:.3f})".replace("= 0.", "= .") in page
+    fat, shown = own.loc["appearance"], association_table(folder=committed / "results", paper="chbias")
+    assert f"largest estimate ({fat.association:.2f} nats, uncorrected p = {fat.p:.3f})".replace("= 0.", "= .") in page
+    shown = shown[shown.corpus.eq("chbias") & shown.method.eq("baseline")]
+    assert (
+        f"no p below {shown.p_least.min():.4f} is possible".replace(" 0.", " .") in page and shown.p_least.min() > 0.05
+    )
+    assert {association_words(r) for r in shown.itertuples()} == {"too few terms to test"}
+    assert f"Gender's rests on {own.n['gender']} of 200 sentences" in page
     before = measured_lmb(committed / "results").query("method == 'baseline'").set_index(["model", "bias_type"])
     plain, begun = (before.loc[m] for m in ("gemma-3-270m", "gemma-3-270m (special tokens)"))
     assert f"({begun.t['orientation']:.2f} and {plain.t['orientation']:.2f})" in page

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from conftest import papermill
+from scipy import stats
 
 from redditbias_repro.metrics.fairness import (
     diversity_change,
@@ -17,7 +18,7 @@ from redditbias_repro.metrics.fairness import (
 from redditbias_repro.papers.dialoguefairness import checks
 from redditbias_repro.papers.dialoguefairness import results as paper
 from redditbias_repro.papers.statements import read_claims, read_statements, together
-from redditbias_repro.records import new_record, repo_root, write_record
+from redditbias_repro.records import new_record, read_records, repo_root, write_record
 from redditbias_repro.show.saving import Page
 
 WORDS = {"gender": ("the office", "a wedding"), "race": ("a vacation", "the crash")}
@@ -649,18 +650,23 @@ def test_what_the_page_says_of_what_models_have_learned(committed):
 
 
 def test_what_the_page_says_of_a_language_model(committed):
-    page = " ".join((committed / "docs" / "appendix" / "fairness.md").read_text(encoding="utf-8").split())
+    pages = [committed / "docs" / name for name in ("appendix/fairness.md", "fairness.md")]
+    page, short = (" ".join(p.read_text(encoding="utf-8").split()) for p in pages)
     found = paper.read_fairness(committed / "results")
     rows = paper.measured_table(found).query("kind == 'language model'").set_index(["method", "measure"])
     assert set(rows.n) == {961} and (rows.loc["original"].paired_p_holm.dropna() > 0.05).all()
     before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
     family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
     assert f"family words differ more** ({family[0]} compared with {family[1]} per response" in page
-    said = (
-        f"({before.dominant['offence']:.1f} to {after.dominant['offence']:.1f} % for male contexts; neither was tested)"
+    was, now = (r.loc["offence", ["dominant", "minoritized"]].mean() for r in (before, after))
+    assert (
+        f"more offensive**: {now:.1f} instead of {was:.1f} % of them are, by our classifier (p < .001 by pair" in page
     )
-    assert f"five times as often offensive {said}" in page
-    assert 4 < after.dominant["offence"] / before.dominant["offence"] < 6
+    records = {r["method"]: r for r in read_records(committed / "results", metric="response_fairness").query(
+        "model == 'smollm2-135m-instruct' and bias_type == 'gender'").to_dict("records")}  # fmt: skip
+    rates = [np.mean(record_values(records[m], "offence", 961), axis=0) for m in ("baseline", "CDA (gender)")]
+    assert np.allclose([100 * x.mean() for x in rates], [was, now]) and stats.ttest_rel(*rates).pvalue < 1e-3
+    assert 4 < now / was < 6 and "Offensive responses become five times as frequent, to both groups" in short
     times = sorted(
         round(after.loc["family", side] / before.loc["family", side]) for side in ("dominant", "minoritized")
     )

@@ -154,6 +154,8 @@ def test_a_significant_overshoot_is_not_insignificant():
         == "does not hold"
     )
     assert found["kept", "religion1", "LMD"] == "does not hold"  # significant, but on the other side
+    table = claims_table(gather_cells(lmb(lambda m, b, s: 5.0), changes("more"))).set_index("check").evidence
+    assert all("significant in the opposite direction" in e for c in ("kept", "removed") for e in table.loc[[c]])
     assert found["significant_in_a_few", " ".join(BIAS_TYPES), "LMD ADD HD CDA"] == "does not hold", (
         "all twelve are not a few"
     )

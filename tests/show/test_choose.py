@@ -37,7 +37,12 @@ def test_methods_side_by_side(committed):
     for method in table.index[table.responses.notna()]:
         own = answered[answered.method.eq(f"{method} (gender)") & answered.p_holm.notna()]
         count = lambda verdict: (own.verdict.eq(verdict) & own.p_holm.lt(0.05)).sum()
-        assert table.responses[method] == f"{count('more')} larger, {count('less')} smaller of {len(own)}"
+        assert table.responses[method] == f"{count('more')}, {count('less')} of {len(own)}"
+    rates = pd.read_csv(committed / "figures" / "dialoguefairness" / "measured.csv").query("measure == 'offence'")
+    rates = rates[rates.model.eq("smollm2-135m-instruct")].set_index("method")
+    for method in table.index[table.responses.notna()]:
+        was, now = (rates.loc[m, ["dominant", "minoritized"]].mean() for m in ("original", f"{method} (gender)"))
+        assert table.offensive[method].removesuffix("*") == f"{was:.1f}% → {now:.1f}%"
     tests = TASKS["dst"].tests(folder)
     assert table["F1"].notna().sum() == tests[tests.change.notna()].method.nunique()
 
