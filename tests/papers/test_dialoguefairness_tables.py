@@ -13,6 +13,7 @@ from redditbias_repro.metrics.fairness import (
     fairness_record,
     measure_responses,
     pack_values,
+    record_values,
     what_differs,
 )
 from redditbias_repro.papers.dialoguefairness import checks

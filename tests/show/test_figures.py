@@ -495,7 +495,7 @@ def test_what_the_readme_says_of_the_tasks(committed):
         )
     f1, lost = (others[name].set_index(["method", "bias_type"]) for name in ("dst", "crg"))
     assert (f1.change < 0).sum() == 1 and f"falls by {-f1.change['LMD', 'gender']:.3f} with LMD for Gender" in text
-    assert "F1 rises in five of six cases" in text and "BLEU-4 falls in all six cases" in text
+    assert "F1 rises in five of six cases" in text and "BLEU-4 of responses falls in all six cases" in text
     assert set(f1.index[f1.verdict == "gain"]) == {("HD", "religion1"), ("HD", "gender"), ("ADD", "religion1")}
     assert (lost.change < 0).all() and set(lost.index[lost.verdict == "loss"]) == {
         (m, b) for m in ("LMD", "HD") for b in ("religion1", "gender")
@@ -583,9 +583,7 @@ def test_what_the_pages_say_of_debiasing(committed):
     calibrated = from_to(rises.rise_calibrated)
     assert len(rises) == 5 and (rises.seeds == 3).all() and f"raises perplexity by {from_to(rises.rise)}" in text
     assert f"(means of three seeds), or {calibrated} with the temperature refitted" in text
-    assert f"raises perplexity by {calibrated}" in short and f"raises perplexity by {calibrated}" in page(
-        committed, "README.md"
-    )
+    assert all(f"raises calibrated perplexity by {calibrated}" in t for t in (short, page(committed, "README.md")))
     ruined = lmp_changes(folder=results).query("bias_type == 'gender' and train_seed.isna()").set_index("method").rise
     assert "For Gender, it picked models of LMD and ADD whose perplexity is several times the original" in text
     assert sorted(ruined.index[ruined > 1]) == ["ADD", "LMD"]
