@@ -1,4 +1,5 @@
-"""Notebooks and scripts without a new interpreter for each: this process, which has imported the libraries, forks.
+"""Notebooks and scripts without a new interpreter for each: this process, which has imported the libraries and the
+package and has read the committed records, forks.
 
 A line of JSON on standard input asks, a line on standard output answers: {"start": {…}} with a process, {"poll": pid}
 with its exit status or null.
@@ -6,11 +7,14 @@ with its exit status or null.
 
 import ast
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import re
 import sys
 import traceback
+from pathlib import Path
 
 import datasets  # noqa: F401
 import jsonschema  # noqa: F401
@@ -28,9 +32,27 @@ from execnb.shell import CaptureShell
 from huggingface_hub import constants
 from papermill.cli import papermill as papermill_cli
 from papermill.engines import Engine, papermill_engines
-from transformers import GPT2LMHeadModel, Trainer  # noqa: F401
+from transformers import GPT2LMHeadModel, LlamaForCausalLM, Trainer  # noqa: F401
+
+import redditbias_repro
+from redditbias_repro import records
 
 matplotlib.use("Agg")
+
+
+def read_package():
+    """All modules, and what `read_records` keeps of each record."""
+    for module in pkgutil.walk_packages(redditbias_repro.__path__, "redditbias_repro."):
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    for path in records.results_folder(None).rglob("*.json"):
+        records._parsed(path.absolute(), records.file_state(path))
+
+
+def forget_package():
+    """Another one is imported then: of a copy of the project, or of a wheel."""
+    for name in [m for m in sys.modules if m.partition(".")[0] == "redditbias_repro"]:
+        del sys.modules[name]
 
 
 def needed(cell, module):
@@ -97,6 +119,9 @@ def start(log, cwd, env, **job):
         constants.HF_HUB_OFFLINE = env.get("HF_HUB_OFFLINE", "") in ("1", "true")  # read when it was imported
         os.chdir(cwd)
         sys.path[0] = ""  # not the folder of this file
+        here = Path("redditbias_repro", "__init__.py")
+        if here.is_file() and here.resolve() != Path(redditbias_repro.__file__).resolve():
+            forget_package()
         next(run for name, run in RUNS.items() if name in job)(**job)
         status = 0
     except SystemExit as e:
@@ -115,6 +140,7 @@ def exit_status(pid):
 
 
 if __name__ == "__main__":
+    read_package()
     gc.freeze()  # forks then look through nothing of what is imported, and share its memory
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing but answers goes there

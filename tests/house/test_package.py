@@ -144,6 +144,8 @@ EXAMPLES = """
 import importlib, json, os, sys
 empty = os.getcwd()
 sys.path.insert(0, sys.argv[1])
+for name in [m for m in sys.modules if m.partition(".")[0] == "redditbias_repro"]:
+    del sys.modules[name]
 import redditbias_repro
 assert redditbias_repro.__file__.startswith(sys.argv[1]), redditbias_repro.__file__
 mirror = os.environ.pop("REDDITBIAS_MIRROR", None)

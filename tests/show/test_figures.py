@@ -625,7 +625,6 @@ def test_what_the_pages_say_of_debiasing(committed):
     as_much = [b for b in BIAS_TYPES if plain["steering", b] > plain.loc[["LMD"]].groupby("bias_type").min()[b]]
     assert as_much == ["religion1", "race", "orientation"]
     assert "steering raises perplexity about as much as LMD for Religion #1, Race and Queerness" in text
-    assert "**LMD** raises perplexity most, as the paper says, for every bias type and seed" in short
     swapped = changes[changes.method == "CDA (religion1, religion2, race, gender, orientation)"].set_index("bias_type")
     assert sorted(swapped.index[swapped.verdict == "less"]) == ["orientation", "religion1"]
     assert sorted(swapped.index[swapped.p_bias_change < 0.05]) == ["orientation", "religion1", "religion2"]
