@@ -73,8 +73,8 @@ def _asked(row: dict) -> str:
     "How a model was asked, in words"
     if (context := row.get("context") or "none") != "chat":
         return "as text" if context == "none" else f"after {context!r}"
-    prompt = row.get("prompt")
-    return "in a chat" + (f", turn {prompt[:6]}" if isinstance(prompt, str) and prompt else "")
+    turn = ((row.get("provenance") or {}).get("chat") or {}).get("prompt") or str(row.get("prompt") or "")[:6]
+    return f"in a chat, {turn!r}" if turn else "in a chat"
 
 
 def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: str) -> pd.DataFrame:

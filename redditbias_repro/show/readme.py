@@ -212,6 +212,22 @@ def asking_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str
     return _of_models(shown.fillna(""), _caption("asking", changed=changed)) if parts else ""
 
 
+def parts_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
+    "How much of association and of t is the model, and how much the asking, as a small Markdown table"
+    from redditbias_repro.show.rank import asking_parts
+
+    titles, rows, said = type_titles(None, paper), [], {}
+    for name, metric in (("association", "association"), ("gap, which t tests", "lmb")):
+        of = asking_parts(metric, folder=folder, paper=paper)
+        of = of[of["corpus"].eq(paper)].drop_duplicates("bias_type").set_index("bias_type")
+        for part in ("model", "asking", "both", "sampling") if len(of) else ():
+            shares = {titles[b]: f"{v:.0%}" for b, v in of[part].items() if v == v}
+            rows.append({"measure": name, "due to": part, **shares})
+            said = {"models": of["models"].max(), "ways": of["ways"].max()}
+    table = pd.DataFrame(rows, columns=["measure", "due to", *titles.values()]).fillna("")
+    return to_markdown(table, _caption("parts", **said)) if rows else ""
+
+
 def _ends_cell(column: str, text: str) -> Callable:
     "Of rows the smallest to the largest value; of t with a star where each is significant"
 
@@ -484,7 +500,7 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
 
 # %% ../../nbs/show/readme.ipynb #a16c250e
 REPORTS = {
-    "front": front_report, "models": models_report, "asking": asking_report,
+    "front": front_report, "models": models_report, "asking": asking_report, "parts": parts_report,
     "associations": associations_report, "methods": methods_report,
     "costs": costs_report, "lmb": lmb_report, "changes": changes_report, "found": found_report, "lmp": lmp_report,
     "downstream": downstream_report,

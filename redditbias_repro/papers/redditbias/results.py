@@ -241,8 +241,8 @@ def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
 
 def _corrected(tests: pd.DataFrame) -> pd.DataFrame:
     "Tests of both tasks with p_holm and the verdict that it leaves, the methods of no paper by themselves"
-    judged = [judge_tasks(_of_tasks(own)) for _, own in tests.groupby(of_paper(tests["method"]))]
-    judged = pd.concat(judged)[[*_CELL, "task", "p_holm", "verdict"]]
+    families = [own for _, own in tests.groupby(of_paper(tests["method"]))] or [tests]
+    judged = pd.concat([judge_tasks(_of_tasks(own)) for own in families])[[*_CELL, "task", "p_holm", "verdict"]]
     return tests.drop(columns="verdict").merge(judged, on=[*_CELL, "task"], how="left")
 
 
