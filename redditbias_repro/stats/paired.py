@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -171,7 +172,7 @@ def sign_flip(
 
 
 def least_p(
-    clusters: Iterable | tuple[Iterable, Iterable],  # as in `sign_flip`
+    clusters: Iterable[Any],  # labels, or a tuple of two, as in `sign_flip`
     resamples: int = 9999,
 ) -> float:
     "The smallest p that sign flips of so few clusters can have, whatever the data"

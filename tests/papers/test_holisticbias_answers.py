@@ -483,8 +483,12 @@ def test_the_short_page_says_what_the_records_say(committed):
     page = " ".join((committed / "docs" / "holisticbias.md").read_text(encoding="utf-8").split())
     full, axes = paper.bias_table(found).iloc[0], paper.axes_table(found)
     assert f"× 1000 is {full['corrected']:.0f} [{full['low']:.0f}, {full['high']:.0f}]" in page
-    assert f"measure gives {full['value']:.0f}" in page and f"random already give {full['null']:.0f} (" in page
-    assert f"the noise alone is {full['value'] - full['corrected']:.0f})" in page
+    noise = full["value"] - full["corrected"]
+    assert f"uncorrected measure gives {full['value']:.0f}, of which {noise:.0f} is noise" in page
+    shown = axes.set_index("axis").loc[["religion", "nonce"]]
+    first, made_up = (f"{r.corrected:.0f} [{r.low:.0f}, {r.high:.0f}]" for r in shown.itertuples())
+    assert f"Only Religion ({first.replace(' [', ' [')}) lies clearly above" in page and f"`nonce` ({made_up})" in page
+    assert axes.axis[axes.low > shown.high["nonce"]].tolist() == ["religion"]
     assert axes.iloc[0]["axis"] == "religion" and (axes["low"] > 0).all() and f"on all {len(axes)} axes" in page
     pairs = results.likelihood_table(results.likelihood_records(committed / "results")).set_index("axis")
     assert f"{pairs.loc['all', 'share']:.0f} % of descriptor pairs" in page

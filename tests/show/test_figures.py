@@ -32,8 +32,9 @@ from redditbias_repro.show.association import all_seeds, association_changes, as
 from redditbias_repro.show.choose import methods_table
 from redditbias_repro.show.figures import plot_downstream, plot_lmb, plot_lmp, plot_runs
 from redditbias_repro.show.power import power_table
-from redditbias_repro.show.rank import asking_table
+from redditbias_repro.show.rank import asking_parts, asking_table
 from redditbias_repro.show.readme import (
+    asking_report,
     associations_report,
     changes_report,
     downstream_report,
@@ -41,6 +42,7 @@ from redditbias_repro.show.readme import (
     front_report,
     lmb_report,
     lmp_report,
+    parts_report,
 )
 from redditbias_repro.show.saving import save_figure, save_table, to_markdown
 from redditbias_repro.show.tables import (
@@ -704,12 +706,21 @@ def test_what_the_pages_say_of_methods_and_association(committed):
 def test_what_the_page_says_of_chats(committed):
     """The association of the bare sentence and of responses, each change tested here again; t of both."""
     folder, text = committed / "results", page(committed, "docs/appendix/measuring.md")
-    table = asking_table(folder)
-    assert set(table.model) == {"smollm2-135m-instruct"} and len(table) == 5 * 6
+    every = asking_table(folder)
+    table, other = (every[every.model == m] for m in ("smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"))
+    assert len(every) == len(table) + len(other) and len(table) == 5 * 6 and set(other.turn) <= set(table.turn)
+    turned = other[other.bias_type == "religion1"].set_index("turn")
+    assert turned.t[""] > 0 > turned.t.drop("").max() and turned.p_t[""] < 0.05 and (other.p_holm.dropna() > 0.05).all()
     plain, chats = table[table.turn == ""].set_index("bias_type"), table[table.turn != ""]
     assert all(f'"{turn}"' in text for turn in chats.turn)
     assert set(plain.index[plain.p_t > 0.05]) == {"race", "gender"} and (chats.p_t < 0.05).all()
-    assert "t is significant for all five bias types; for the bare sentence, for three" in text
+    said = "t is significant for all five bias types as a response to each of five user turns, and for three as a bare"
+    assert said in text and asking_report(folder) in pages(committed) and parts_report(folder) in pages(committed)
+    of, gap = (asking_parts(metric, folder=folder).set_index("bias_type") for metric in ("association", "lmb"))
+    mostly = of.model > of[["asking", "both", "sampling"]].max(axis=1)
+    assert mostly.to_dict() == {b: b in ("religion2", "race", "gender") for b in BIAS_TYPES}
+    assert "the association of Religion #2, Race and Gender varies mostly between the models" in text
+    assert (gap.model < 0.15).all() and "varies with the model in no type by more than a tenth" in text
     assert (chats.p_holm > 0.05).all() and chats.groupby("bias_type").size().eq(5).all()
     found = read_records(folder, paper="redditbias", metric="association", method="baseline")
     found = found[found.model.eq("smollm2-135m-instruct") & found.corpus.eq("redditbias")]

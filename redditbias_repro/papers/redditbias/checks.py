@@ -59,6 +59,42 @@ from ...stats.proportions import pairs_needed
 __all__ = []
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #8d7d90e4
+METHODS = ("LMD", "ADD", "HD", "CDA")
+_KEY = ["model", "bias_type", "method"]
+
+
+def _tasks_corrected(cells: pd.DataFrame) -> pd.DataFrame:
+    "Loss and gain only where Holm leaves them, over all tests of the paper's methods, or of those in sequence"
+    own = cells.drop_duplicates(_KEY)
+    tests = [own[_KEY].assign(task=t, found=own[t], p=own[f"{t}_p"]) for t in ("dst", "crg")]
+    tests = pd.concat(tests, ignore_index=True).dropna(subset="found")
+    families = (tests.method.isin(METHODS), tests.method.map(_applied_for_several).notna())
+    judged = [judge_tasks(tests[of]).set_index([*_KEY, "task"]).verdict for of in families if of.any()]
+    if not judged:
+        return cells
+    verdicts = pd.concat(judged).unstack("task").reindex(columns=["dst", "crg"])
+    return cells.drop(columns=["dst", "crg"]).join(verdicts, on=_KEY)[list(cells.columns)]
+
+
+def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
+    "Less and more only where Holm's correction over the paper's methods and all bias types of a model leaves them"
+    own = cells[cells.method.isin(METHODS)].drop_duplicates(_KEY)
+    p_holm = own.groupby("model").p_bias_change.transform(lambda p: holm(p.astype(float)))
+    p_holm = pd.Series(p_holm.to_numpy(float), pd.MultiIndex.from_frame(own[_KEY]))
+    unsure = p_holm.reindex(pd.MultiIndex.from_frame(cells[_KEY])).to_numpy() >= 0.05
+    verdict = cells.verdict.mask(unsure & cells.verdict.isin(["less", "more"]), OPEN)
+    return _beside_others(_tasks_corrected(cells.assign(verdict=verdict)))
+
+
+def _beside_others(cells: pd.DataFrame) -> pd.DataFrame:
+    "With the largest ends of the intervals of the rise of perplexity of the paper's other methods: others_low, …_high"
+    ends = cells[cells.method.isin(METHODS)].groupby(_KEY)[["lmp_rise_low", "lmp_rise_high"]].max()
+    ends = ends.rename(columns=lambda c: c.replace("lmp_rise", "others")).reset_index("method")
+    pairs = cells[_KEY].drop_duplicates().join(ends.rename(columns={"method": "other"}), on=_KEY[:2])
+    others = pairs[pairs.method != pairs.other].groupby(_KEY)[["others_low", "others_high"]].max()
+    return cells.join(others, on=_KEY)
+
+
 def read_measured(folder: Path | None = None) -> pd.DataFrame:
     "What the checks look at, as `gather_cells` has it: all released test pairs, targets exchanged, and both tasks"
     return _corrected(measured_cells(read_tables(folder)))
@@ -128,42 +164,6 @@ def _verdict(answers: list) -> str:
     return f"{OPEN}: {sum(a is not None and bool(a) for a in answers)} of {len(answers)} training seeds"
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #f6552dfb
-METHODS = ("LMD", "ADD", "HD", "CDA")
-_KEY = ["model", "bias_type", "method"]
-
-
-def _tasks_corrected(cells: pd.DataFrame) -> pd.DataFrame:
-    "Loss and gain only where Holm leaves them, over all tests of the paper's methods, or of those in sequence"
-    own = cells.drop_duplicates(_KEY)
-    tests = [own[_KEY].assign(task=t, found=own[t], p=own[f"{t}_p"]) for t in ("dst", "crg")]
-    tests = pd.concat(tests, ignore_index=True).dropna(subset="found")
-    families = (tests.method.isin(METHODS), tests.method.map(_applied_for_several).notna())
-    judged = [judge_tasks(tests[of]).set_index([*_KEY, "task"]).verdict for of in families if of.any()]
-    if not judged:
-        return cells
-    verdicts = pd.concat(judged).unstack("task").reindex(columns=["dst", "crg"])
-    return cells.drop(columns=["dst", "crg"]).join(verdicts, on=_KEY)[list(cells.columns)]
-
-
-def _corrected(cells: pd.DataFrame) -> pd.DataFrame:
-    "Less and more only where Holm's correction over the paper's methods and all bias types of a model leaves them"
-    own = cells[cells.method.isin(METHODS)].drop_duplicates(_KEY)
-    p_holm = own.groupby("model").p_bias_change.transform(lambda p: holm(p.astype(float)))
-    p_holm = pd.Series(p_holm.to_numpy(float), pd.MultiIndex.from_frame(own[_KEY]))
-    unsure = p_holm.reindex(pd.MultiIndex.from_frame(cells[_KEY])).to_numpy() >= 0.05
-    verdict = cells.verdict.mask(unsure & cells.verdict.isin(["less", "more"]), OPEN)
-    return _beside_others(_tasks_corrected(cells.assign(verdict=verdict)))
-
-
-def _beside_others(cells: pd.DataFrame) -> pd.DataFrame:
-    "With the largest ends of the intervals of the rise of perplexity of the paper's other methods: others_low, …_high"
-    ends = cells[cells.method.isin(METHODS)].groupby(_KEY)[["lmp_rise_low", "lmp_rise_high"]].max()
-    ends = ends.rename(columns=lambda c: c.replace("lmp_rise", "others")).reset_index("method")
-    pairs = cells[_KEY].drop_duplicates().join(ends.rename(columns={"method": "other"}), on=_KEY[:2])
-    others = pairs[pairs.method != pairs.other].groupby(_KEY)[["others_low", "others_high"]].max()
-    return cells.join(others, on=_KEY)
-
-
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
     "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree, the smallest p"
 
