@@ -29,13 +29,14 @@ def test_the_formula_gives_the_measured_run(scaling):
     assert np.isclose(twice, 4 * scaling.score_seconds(100_000, m["parameters"], m["peak"], m))
 
 
-def test_times_on_other_devices_are_lower_bounds(scaling):
-    """The one GPU that was measured does less than a hundredth of the products that it could (989 TFLOP/s)."""
+def test_times_on_other_devices_are_lower_bounds():
+    """The one GPU that was measured does less than a hundredth of the products that it can."""
     rows = read_records(repo_root() / "results", paper="bench", metric="scoring")
-    of_gpu = rows[rows.device_name.str.contains("H100") & rows.method.eq("tree")]
-    per_prompt = scaling.measured()["tokens_per_prompt"] * 2 * 134_515_008
-    assert (of_gpu.sentences_per_second[of_gpu.bias_type == "prompts-all"] * per_prompt < 0.01 * 989e12).all()
-    assert (of_gpu.bias_type == "prompts-all").any() and "less than 1 % of the H100's matrix speed" in PAGE
+    of_gpu = rows[
+        rows.device.str.contains("H100", na=False) & rows.method.eq("tree") & rows.bias_type.eq("prompts-all")
+    ]
+    assert len(of_gpu) and (of_gpu.fraction_of_peak < 0.01).all()
+    assert "less than 1 % of the H100's matrix speed" in PAGE
     page = " ".join((repo_root() / "docs" / "scoring.md").read_text(encoding="utf-8").split())
     assert "a lower bound on the time" in page and "We have not run a 7B model" in page
 

@@ -43,6 +43,20 @@ def test_methods_side_by_side(committed):
     for method in table.index[table.responses.notna()]:
         was, now = (rates.loc[m, ["dominant", "minoritized"]].mean() for m in ("original", f"{method} (gender)"))
         assert table.offensive[method].removesuffix("*") == f"{was:.1f}% → {now:.1f}%"
+    assert table.offensive.dropna().str.endswith("*").to_dict() == {
+        "CDA": True, "FT": True, "LEACE": False, "CDA-LoRA8": True,
+    }  # fmt: skip
+    texts = [" ".join((committed / "docs" / p).read_text().split()) for p in ("choose.md", "appendix/fairness.md")]
+    after = table.offensive.dropna().str.extract(r"→ ([\d.]+)%")[0]
+    assert f"(CDA, for Gender: {after['CDA']} instead of 1.7 %) or without (FT: {after['FT']} %)" in texts[0]
+    said = (
+        f"(FT), {after['FT']} % of responses are offensive, and after CDA as LoRA {after['CDA-LoRA8']} %. After LEACE"
+    )
+    assert said in texts[1] and f"it is {after['LEACE']} %, and no measure changes detectably" in texts[1]
+    changes = answered[answered.method.eq("LEACE (gender)")]
+    assert len(changes) and set(changes.verdict) == {"undetermined"}
+    more = answered[answered.method.isin(["FT (gender)", "CDA-LoRA8 (gender)"]) & answered.verdict.eq("more")]
+    assert {"family", "career"} <= set(more.measure[more.method.eq("FT (gender)")]) & set(more.measure)
     tests = TASKS["dst"].tests(folder)
     assert table["F1"].notna().sum() == tests[tests.change.notna()].method.nunique()
 

@@ -696,7 +696,9 @@ def test_what_the_pages_say_of_methods_and_association(committed):
     assert "For the two religions and Queerness there was no significant association to remove" in text
     trained = read_records(committed / "results", paper="redditbias", metric="lmb").query("method != 'baseline'")
     assert set(trained.model) == {"smollm2-135m-instruct"} and "Only SmolLM2, instruction-tuned" in text
-    assert "**For SmolLM2, the only model debiased for RedditBias' five bias types, start with CDA.**" in short
+    assert (
+        "**For SmolLM2, the only model debiased for RedditBias' five bias types, start with CDA to score text" in short
+    )
     single = all_seeds(changes).query("method in @own").set_index(["method", "bias_type"]).verdict
     assert len(single) == 20 and sorted(single.index[single != "undetermined"]) == [("HD", "race"), ("LMD", "race")]
     assert single["HD", "race"] == single["LMD", "race"] == "less"
@@ -718,9 +720,9 @@ def test_what_the_page_says_of_chats(committed):
     assert said in text and asking_report(folder) in pages(committed) and parts_report(folder) in pages(committed)
     of, gap = (asking_parts(metric, folder=folder).set_index("bias_type") for metric in ("association", "lmb"))
     mostly = of.model > of[["asking", "both", "sampling"]].max(axis=1)
-    assert mostly.to_dict() == {b: b in ("religion2", "race", "gender") for b in BIAS_TYPES}
-    assert "the association of Religion #2, Race and Gender varies mostly between the models" in text
-    assert (gap.model < 0.15).all() and "varies with the model in no type by more than a tenth" in text
+    assert mostly.to_dict() == {b: b in ("religion2", "race") for b in BIAS_TYPES} and (of.ways == 5).all()
+    assert "asked in the same five ways, the association of Religion #2 and Race varies mostly between" in text
+    assert (gap.model < 0.02).all() and "Almost none of the variance of the gap that t tests is between models" in text
     assert (chats.p_holm > 0.05).all() and chats.groupby("bias_type").size().eq(5).all()
     found = read_records(folder, paper="redditbias", metric="association", method="baseline")
     found = found[found.model.eq("smollm2-135m-instruct") & found.corpus.eq("redditbias")]
