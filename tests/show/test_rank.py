@@ -248,12 +248,20 @@ def test_blocks_of_a_page(two):
 def test_what_the_page_says_of_the_models_measured(committed):
     """docs/biased.md: in which bias types stereotypes go with the minoritized group, and which models differ."""
     page = " ".join((committed / "docs" / "biased.md").read_text(encoding="utf-8").split())
-    ranks = rank_models(folder=committed / "results")
+    every = rank_models(folder=committed / "results")
+    ranks, chats = every[every.asked == "as text"], every[every.asked != "as text"]
     apart = ranks.groupby("bias_type").letters.agg(lambda of: not set.intersection(*map(set, of)))
     assert apart[apart].index.tolist() == ["religion2"] and ranks.model.nunique() == 3
     own = ranks[ranks.bias_type == "religion2"].set_index("letters").model
     said = f"{own['a'].partition(' ')[0]} is more stereotypical than {own['b']}"
     assert f"Only for Religion #2 does `rank` distinguish any two: {said}" in page
+    measuring = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
+    first = chats[(chats.bias_type == "religion2") & (chats.letters == "a")]
+    assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == chats.asked.nunique() == 4
+    assert (
+        "In each of these four chats, Qwen2.5-Coder-0.5B is significantly more stereotypical than SmolLM2 for"
+        in measuring
+    )
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
     assert len(starred) == 3 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
     assert "All three models associate stereotypes with women" in page
