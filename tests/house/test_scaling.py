@@ -34,7 +34,7 @@ def test_times_on_other_devices_are_lower_bounds():
     rows = read_records(repo_root() / "results", paper="bench", metric="scoring")
     of_gpu = rows[rows.device.eq("cuda") & rows.method.eq("tree") & rows.bias_type.eq("prompts-all")]
     assert len(of_gpu) and (of_gpu.fraction_of_peak < 0.01).all()
-    assert "less than 1 % of the H100's matrix speed" in PAGE
+    assert "less than 1 % of the H100's matrix speed" in " ".join(PAGE.split())
     page = " ".join((repo_root() / "docs" / "scoring.md").read_text(encoding="utf-8").split())
     assert "a lower bound on the time" in page and "We have not run a 7B model" in page
 
