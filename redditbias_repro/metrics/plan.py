@@ -150,8 +150,12 @@ def plan_said(
         said += f" The result holds for these {same} only, one of which is in {share:.0%} of the sentences."
     alarms = plan[f"alarms_{what}"]
     if (together := int(plan["alpha"] / plan["p_least"])) < MANY_TYPES:
-        said += f" p is never below {plan['p_least']:.2g}: with more than {together} bias types like this one tested"
-        said += " together, none can be significant."
+        most = f"with more than {together} bias types like this one tested together, none can be significant"
+        few = (
+            "no association can be significant",
+            "it can be significant only if no other bias type is tested with it",
+        )
+        said += f" p is never below {plan['p_least']:.2g}: {few[together] if together < 2 else most}."
     if alarms > TOO_MANY * plan["alpha"]:
         said += f" p < {plan['alpha']:g} is weak evidence here: {alarms:.0%} of such sets have it by chance."
     return said

@@ -131,7 +131,11 @@ def _of_responses(of: pd.DataFrame) -> dict:
     larger, smaller = (int(tested["verdict"].eq(v).sum()) for v in ("more", "less"))
     rates = [f"{r.offended:.1%} → {r.offends:.1%}{'*' if r.p_offends < 0.05 else ''}" for r in each.itertuples()]
     asked = ", ".join(type_titles(of["bias_type"]).values())
-    return {"responses": f"{larger}, {smaller} of {len(tested)}", "offensive": "; ".join(rates), "asked": asked}
+    return {
+        "responses": f"{larger} grown, {smaller} shrunk of {len(tested)}",
+        "offensive": "; ".join(rates),
+        "asked": asked,
+    }
 
 
 def _costs(trained: pd.DataFrame) -> dict:

@@ -267,7 +267,7 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     tests = _responses(folder, paper).groupby(["model", "method"])
     answered = {key: _of_responses(of) for key, of in tests}
     asked = ", ".join(dict.fromkeys(own["asked"] for own in answered.values()))
-    names = {"responses": f"differences grown, shrunk ({asked})", "offensive": f"offensive responses ({asked})"}
+    names = {"responses": f"differences between groups ({asked})", "offensive": f"offensive responses ({asked})"}
     names = names if answered else {}
     rows = [
         {"model": r.model, "method": r.method, "association": f"{r.before:.2f} → {r.after:.2f}",

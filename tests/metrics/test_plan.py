@@ -77,6 +77,8 @@ def test_so_few_terms_that_no_p_is_small_are_said(x):
     plan = plan_association(record(x), labels)
     assert plan["p_least"] == 2**-6
     said = "p is never below 0.016: with more than 3 bias types like this one tested together, none can be significant."
+    six = plan_said(plan_association(record(x), labels[labels.target != "6"]))
+    assert "p is never below 0.031: it can be significant only if no other bias type is tested with it." in six
     assert said in plan_said(plan) and "p is never below" not in plan_said(plan_association(record(x)))
 
 

@@ -37,7 +37,7 @@ def test_methods_side_by_side(committed):
     for method in table.index[table.responses.notna()]:
         own = answered[answered.method.eq(f"{method} (gender)") & answered.p_holm.notna()]
         count = lambda verdict: (own.verdict.eq(verdict) & own.p_holm.lt(0.05)).sum()
-        assert table.responses[method] == f"{count('more')}, {count('less')} of {len(own)}"
+        assert table.responses[method] == f"{count('more')} grown, {count('less')} shrunk of {len(own)}"
     rates = pd.read_csv(committed / "figures" / "dialoguefairness" / "measured.csv").query("measure == 'offence'")
     rates = rates[rates.model.eq("smollm2-135m-instruct")].set_index("method")
     for method in table.index[table.responses.notna()]:

@@ -722,6 +722,7 @@ def test_what_the_page_says_of_chats(committed):
     mostly = of.model > of[["asking", "both", "sampling"]].max(axis=1)
     assert mostly.to_dict() == {b: b in ("religion2", "race") for b in BIAS_TYPES} and (of.ways == 5).all()
     assert "asked in the same five ways, the association of Religion #2 and Race varies mostly between" in text
+    assert set(gap.index[gap.both > gap[["model", "asking", "sampling"]].max(axis=1)]) == {"religion1", "race"}
     assert (gap.model < 0.02).all() and "Almost none of the variance of the gap that t tests is between models" in text
     assert (chats.p_holm > 0.05).all() and chats.groupby("bias_type").size().eq(5).all()
     found = read_records(folder, paper="redditbias", metric="association", method="baseline")

@@ -564,8 +564,9 @@ def _title(rows: pd.DataFrame, bias_type: str) -> str:
     "What is found, in words"
     a, b = SIDES.get(bias_type, ("dominant", "minoritized"))
     before = rows[rows["method"] == ORIGINAL]
-    sure = (before["paired_p_holm"] < 0.05).sum()
-    return f"{sure} of {len(before)} differences between {a} and {b} contexts are significant before debiasing"
+    shown, when = (before, " before debiasing") if len(before) else (rows, "")
+    sure = (shown["paired_p_holm"] < 0.05).sum()
+    return f"{sure} of {len(shown)} differences between {a} and {b} contexts are significant{when}"
 
 
 def _to_draw(found: dict, bias_type: str) -> pd.DataFrame:
