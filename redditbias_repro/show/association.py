@@ -63,8 +63,9 @@ def association_table(
 
 
 def _fewest(r: Any) -> int:
-    "Clusters of the test that has the fewest of them"
-    return min(n for way, n in (("targets", r.n_targets), ("attributes", r.n_attributes)) if way in r.over)
+    "Clusters of the test that has the fewest of them; 0 of a record that does not say"
+    of = (("targets", r.n_targets), ("attributes", r.n_attributes))
+    return min((int(n) for way, n in of if way in str(r.over) and n == n), default=0)
 
 
 def association_words(

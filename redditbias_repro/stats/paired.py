@@ -177,7 +177,7 @@ def least_p(
 ) -> float:
     "The smallest p that sign flips of so few clusters can have, whatever the data"
     ways = clusters if isinstance(clusters, tuple) else (clusters,)
-    return max(1 / min(2 ** (len(set(way)) - 1), 1 + resamples) for way in ways)
+    return max(1 / min(2 ** max(len(set(way)) - 1, 0), 1 + resamples) for way in ways)
 
 
 def _flips(k: int, resamples: int, seed: int) -> Iterable[np.ndarray]:

@@ -151,6 +151,14 @@ def test_figures_say_what_was_found(records):
         plot_association(table.assign(model=["a", *["b"] * (len(table) - 1)]))
 
 
+def test_a_record_of_a_mean_alone_is_a_row(records):
+    """One that does not say what it is over is valid, and decides nothing."""
+    bare = {**records[0], "values": {"association": 0.5}}
+    found = association_table([bare, records[1]])
+    assert len(found) == 2 and found.p_least.tolist()[0] == 1
+    assert association_words(found.iloc[0]) == "too few terms to test"
+
+
 def test_a_result_that_so_few_terms_allow(records):
     """With six or seven clusters no p is small enough for a star among four: the data decide nothing."""
     few = [r | {"values": r["values"] | {"n_targets": 7, "over": "targets and attributes"}} for r in records[:3]]
