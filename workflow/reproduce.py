@@ -112,7 +112,7 @@ def command_of(configfile: str, rest: list[str]) -> list[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # --config is Snakemake's
     parser.add_argument("--configfile", required=True)
     given, rest = parser.parse_known_args()
     if not Path(given.configfile).is_file():
