@@ -21,7 +21,7 @@ from test_evidence import PAGES
 
 import redditbias_repro
 from redditbias_repro.data.corpora.redditbias import release_files
-from redditbias_repro.data.registry import FetchError, fetch
+from redditbias_repro.data.registry import FetchError, cache_dir, fetch
 from redditbias_repro.records import repo_root
 
 ROOT = repo_root()
@@ -183,25 +183,37 @@ def released():
         return False
 
 
-@pytest.mark.offline
-@pytest.mark.parametrize("part", range(4))  # side by side
-def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, released, tmp_path, part):
+MODULES = {p: found for p in NOTEBOOKS if (found := module_and_examples(p))[0]}
+READ_RELEASES = [any(of_release for _, of_release in examples) for _, examples in MODULES.values()]
+# Side by side. Without a release, those are run again that read one; the others never see one.
+PARTS = [pytest.param(True, k, id=f"release-{k}", marks=pytest.mark.offline) for k in range(2)]
+PARTS += [pytest.param(False, k, id=f"{k}") for k in range(2)]
+
+
+@pytest.mark.parametrize(("of_release", "part"), PARTS)
+def test_examples_run_from_the_wheel_in_an_empty_folder(wheel, default_model, released, tmp_path, of_release, part):
     """Every cell that `nbdev_test` runs in a notebook, with the code that is installed; but for cells that are marked
     `corpus`, without a checkout and a release."""
-    site, empty, given = (tmp_path / name for name in ("site", "empty", "cells.json"))
+    site, empty, cache, given = (tmp_path / name for name in ("site", "empty", "cache", "cells.json"))
     zipfile.ZipFile(wheel).extractall(site)
     empty.mkdir()
-    found = {str(p.relative_to(ROOT)): module_and_examples(p) for p in NOTEBOOKS[part::4]}
-    cells = [(m, name, [c for c in of if released or not c[1]]) for name, (m, of) in found.items() if m]
+    found = [(p, *of) for (p, of), reads in zip(MODULES.items(), READ_RELEASES, strict=True) if reads == of_release]
+    cells = [(m, str(p.relative_to(ROOT)), [c for c in of if released or not c[1]]) for p, m, of in found[part::2]]
     given.write_text(json.dumps(cells), encoding="utf-8")
     mirror = os.environ.get("REDDITBIAS_MIRROR")
     env = {"REDDITBIAS_MIRROR": str(Path(mirror).resolve())} if mirror else {}
+    if not of_release:
+        cache.mkdir()
+        for kept in cache_dir().iterdir():
+            if kept.name != "corpora":
+                (cache / kept.name).symlink_to(kept.resolve(), target_is_directory=kept.is_dir())
+        env |= {"REDDITBIAS_CACHE": str(cache), "REDDITBIAS_OFFLINE": "1"}
     ran = Forked(tmp_path / "log", env, cwd=empty, code=EXAMPLES, arguments=[str(site), str(given), str(ROOT)])
     assert ran.wait() == 0, ran.log.read_text(encoding="utf-8")[-3000:]
 
 
 @pytest.mark.offline
-@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if not module_and_examples(p)[0]], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in NOTEBOOKS if p not in MODULES], ids=lambda p: p.stem)
 def test_pages_run_as_nbdev_test_runs_them(released, tmp_path, path):
     """Notebooks that no module is made of. With the release at hand most papers' are run once, by test_evidence.py."""
     if released and path.stem in PAGES:
