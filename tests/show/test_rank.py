@@ -257,9 +257,9 @@ def test_what_the_page_says_of_the_models_measured(committed):
     assert f"Only for Religion #2 does `rank` distinguish any two: {said}" in page
     measuring = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
     first = chats[(chats.bias_type == "religion2") & (chats.letters == "a")]
-    assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == chats.asked.nunique() == 4
+    assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == chats.asked.nunique() == 5
     assert (
-        "In each of these four chats, Qwen2.5-Coder-0.5B is significantly more stereotypical than SmolLM2 for"
+        "In each of these five chats, Qwen2.5-Coder-0.5B is significantly more stereotypical than SmolLM2 for"
         in measuring
     )
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
