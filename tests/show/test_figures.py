@@ -838,10 +838,12 @@ def test_what_the_pages_say_of_t_of_all_models(committed):
     assert [*shown.columns[shown.loc[gemma] == 0]] == ["religion2"] and (shown.loc[gemma] <= 0).all()
     assert [*shown.columns[shown.loc[qwen] == 0]] == ["orientation"]
     assert [*shown.columns[shown.loc[qwen] > 0]] == ["religion1"]
-    assert "gemma-3-270m is significantly biased for every type but Religion #2, and Qwen2.5-Coder-0.5B for" in text
-    assert "every type but Queerness, for Religion #1 in the opposite direction" in text
-    assert len(shown) == 3 and not (shown < 0).all().any()
-    assert "In no type is t significantly stereotypical for all three models" in text
+    assert "gemma-3-270m is significantly biased for every type but Religion #2, Qwen2.5-Coder-0.5B for" in text
+    assert "every type but Queerness (for Religion #1 in the opposite direction)" in text
+    assert [*shown.columns[shown.loc["qwen2.5-coder-1.5b-instruct"] == 0]] == ["religion2"]
+    assert "and Qwen2.5-Coder-1.5B for every type but Religion #2" in text and (shown.iloc[2] <= 0).all()
+    assert len(shown) == 4 and not (shown < 0).all().any()
+    assert "In no type is t significantly stereotypical for all four models" in text
 
 
 def test_what_the_page_on_measuring_says_of_planted_links_and_of_coins(committed):

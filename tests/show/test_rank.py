@@ -251,10 +251,15 @@ def test_what_the_page_says_of_the_models_measured(committed):
     every = rank_models(folder=committed / "results")
     ranks, chats = every[every.asked == "as text"], every[every.asked != "as text"]
     apart = ranks.groupby("bias_type").letters.agg(lambda of: not set.intersection(*map(set, of)))
-    assert apart[apart].index.tolist() == ["religion2"] and ranks.model.nunique() == 3
-    own = ranks[ranks.bias_type == "religion2"].set_index("letters").model
-    said = f"{own['a'].partition(' ')[0]} is more stereotypical than {own['b']}"
-    assert f"Only for Religion #2 does `rank` distinguish any two: {said}" in page
+    types = apart.drop("all")
+    assert set(types[types].index) == {"religion1", "religion2"} and ranks.model.nunique() == 4
+    own = {
+        t: of.set_index("letters").model.str.partition(" ")[0] for t, of in ranks.groupby("bias_type") if types.get(t)
+    }
+    said = (
+        f"for Religion #1 {own['religion1']['a']} is more stereotypical than {own['religion1']['b']}, for Religion #2"
+    )
+    assert f"two pairs: {said} {own['religion2']['a']} than {own['religion2']['b']}" in page
     measuring = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
     first = chats[(chats.bias_type == "religion2") & (chats.letters == "a")]
     assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == chats.asked.nunique() == 5
@@ -263,5 +268,5 @@ def test_what_the_page_says_of_the_models_measured(committed):
         in measuring
     )
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
-    assert len(starred) == 3 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
-    assert "All three models associate stereotypes with women" in page
+    assert len(starred) == 4 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
+    assert "All four models associate stereotypes with women" in page
