@@ -820,17 +820,19 @@ def test_what_the_pages_say_of_t_of_all_models(committed):
         f"Of the {len(table)} results before debiasing in `lmb.csv` ({number[table.model.nunique()]} models, "
         f"{number[table.bias_type.nunique()]} bias types), {number[len(given)]} have enough terms for a p. "
         f"{number[len(found)].title()} are significant, also after Holm's correction over the model's bias types: "
-        "Gender for gemma-3-270m and Qwen2.5-Coder-0.5B, and Queerness for gemma-3-270m.",
+        "Gender and Queerness for gemma-3-270m and Qwen2.5-Coder-1.5B, and Gender for Qwen2.5-Coder-0.5B.",
     ]
     assert [x for x in said if x not in text] == [] and (found.p_cluster_holm < 0.05).all()
     gemma, qwen = "gemma-3-270m (special tokens)", "qwen2.5-coder-0.5b-instruct"
+    larger = "qwen2.5-coder-1.5b-instruct"
     cells = set(zip(found.model, found.bias_type))
-    assert cells == {(gemma, "gender"), (gemma, "orientation"), (qwen, "gender")} and (found.t < 0).all()
+    both = {(m, b) for m in (gemma, larger) for b in ("gender", "orientation")}
+    assert cells == both | {(qwen, "gender")} and (found.t < 0).all()
     own = association_table(folder=committed / "results").query("method == 'baseline' and corpus == 'redditbias'")
     own = own.set_index(["model", "bias_type"])
-    assert (own.p_holm[[(gemma, "gender"), (qwen, "gender")]] < 0.05).all() and (own.association > 0).all()
+    assert (own.p_holm[[*cells - {(gemma, "orientation")}]] < 0.05).all() and (own.association > 0).all()
     assert own.p_holm[gemma, "orientation"] > 0.05 and own.low[gemma, "orientation"] < 0
-    assert "is stereotypical for Gender in both models. For Queerness in gemma-3-270m it is undetermined" in text
+    assert "is stereotypical in four of these five cases. For Queerness in gemma-3-270m it is undetermined" in text
     text, here = page(committed, "docs/appendix/measuring.md"), table[~table.model.str.startswith("DialoGPT")]
     shown = here.assign(way=np.sign(here.t).where(here.significant, 0)).pivot(
         index="model", columns="bias_type", values="way"

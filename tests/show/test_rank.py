@@ -269,4 +269,4 @@ def test_what_the_page_says_of_the_models_measured(committed):
     )
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
     assert len(starred) == 4 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
-    assert "All four models associate stereotypes with women" in page
+    assert "All four associate stereotypes with women" in page
