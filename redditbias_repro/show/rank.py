@@ -173,7 +173,8 @@ def plot_rank(
         _point(ax, r["value"], y, looks[r["model"]], True, x_ends=ends)
         at = r["value"] if ends is None else r["high"]
         ax.annotate(r["letters"], (at, y), xytext=(5, 0), textcoords="offset points", va="center", fontsize=9)
-    ax.axvline(0, color="black", linewidth=1)
+    if not table["unit"].iloc[0].startswith("%"):  # 0 is no bias; a share of 0 is far from every model's
+        ax.axvline(0, color="black", linewidth=1)
     for place in range(1, len(types)):
         ax.axhline(place - 0.5, color="black", linewidth=0.5, alpha=0.3)
     ax.set(yticks=range(len(types)), yticklabels=types.values(), ylim=(len(types) - 0.5, -0.5))

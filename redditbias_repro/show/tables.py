@@ -80,7 +80,8 @@ def type_titles(
     known = paper_bias_types(paper)
     wanted = known if types is None else set(types)
     shown = [b for b in known if b in wanted] + sorted(set(wanted) - set(known))
-    return {b: load_spec(f"{paper}/{b}").title if b in known else b for b in shown}
+    axes = resource(f"papers/{paper}.toml", missing={}).get("axes", {})
+    return {b: load_spec(f"{paper}/{b}").title if b in known else axes.get(b, b) for b in shown}
 
 # %% ../../nbs/show/tables.ipynb #a87b6ede
 def control_of(

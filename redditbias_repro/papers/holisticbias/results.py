@@ -505,8 +505,14 @@ def draw(
     corpus: str = "holisticbias-v1.0",
     way: dict[str, Any] | None = None,  # as in `likelihood_records`
 ) -> Page:
-    "Tables, statements and figures on likelihoods, of one model"
+    "Tables, statements and figures on likelihoods, of one model; and its place among others on the same prompts"
+    from redditbias_repro.show.rank import plot_rank, rank_models, rankings
+
     records = likelihood_records(folder, model, reading, corpus, way)
-    others = beside(records, folder)
+    others, models = beside(records, folder), rank_models("likelihood_bias", folder=folder, paper=PAPER)
     tables = make_tables(records, others) | {"statements": paper_module(PAPER).likelihood_statements(records)}
-    return Page(tables, make_figures(records) if len(records) else {}, read_captions(records, others))
+    tables |= shown_tables({"models": models.rename(columns={"bias_type": "axis"})})
+    figures = make_figures(records) if len(records) else {}
+    for own in rankings(models):
+        figures["-".join(["models", *own.iloc[0][["corpus", "asked"]]]).replace(".", "_")] = plot_rank(own, PAPER)
+    return Page(tables, figures, read_captions(records, others))
