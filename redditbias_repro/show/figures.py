@@ -15,7 +15,16 @@ import pandas as pd
 
 from ..data.pairs import corpus_title
 from ..records import DEFAULT_PAPER
-from .tables import CONTROLS, METHOD_ORDER, TASKS, Task, method_places, order_methods, type_titles
+from redditbias_repro.show.tables import (
+    BOTH,
+    CONTROLS,
+    METHOD_ORDER,
+    TASKS,
+    Task,
+    method_places,
+    order_methods,
+    type_titles,
+)
 
 if TYPE_CHECKING:  # named in annotations alone
     from matplotlib.figure import Figure
@@ -519,11 +528,14 @@ def _looks(names: list[str], colors: dict) -> dict[str, dict]:
     return {name: {"fmt": marker, "color": colors[name]} for name, marker in zip(names, _MARKERS * len(names))}
 
 
-def _point(ax, x, y, look: dict, filled: bool, **ends) -> None:
-    "A point with its intervals, filled or hollow"
+def _point(ax, x, y, look: dict, filled: bool | str, **ends) -> None:
+    "A point with its intervals, filled, hollow, or filled in part (a fill style of matplotlib's)"
     _points(ax, x, y, **look, **ends)
-    if not filled:
-        ax.containers[-1].lines[0].set_markerfacecolor("white")
+    line = ax.containers[-1].lines[0]
+    if isinstance(filled, str):
+        line.set(fillstyle=filled, markerfacecoloralt="white")
+    elif not filled:
+        line.set_markerfacecolor("white")
 
 
 def _legend_of(figure, looks: dict[str, dict], at: tuple[float, float] = (0.5, 0)) -> None:
@@ -539,7 +551,7 @@ def _associated(table: pd.DataFrame) -> str:
     if not (table["p_least"] < 0.05).any():
         return "Too few terms for any association to be significant"
     table = table[~table["method"].isin(CONTROLS)]
-    told = (table["association"] > 0) & (table["p_holm"] < 0.05)
+    told = (table["association"] > 0) & (table["p_holm"] < 0.05) & (table["over"] == BOTH)
     cells = told.groupby([table["method"], table["bias_type"]]).all()
     first = cells.index.get_level_values("method") == "baseline"
     counts = [f"{c.sum()} of {len(c)}" for c in (cells[first], cells[~first])]
@@ -565,14 +577,17 @@ def plot_association(
     for (b, method), rows in table.groupby(["bias_type", "method"]):
         y = list(types).index(b) + step * (methods.index(method) - (len(methods) - 1) / 2)
         filled, ends = (rows["p_holm"] < 0.05).all(), _ends(rows)
+        filled = "left" if filled and not (rows["over"] == BOTH).all() else filled
         _point(ax, rows["association"].mean(), y, looks[names[method]], filled, x_ends=ends)
     ax.axvline(0, color="black", linewidth=1)
     for place in range(1, len(types)):
         ax.axhline(place - 0.5, color="black", linewidth=0.5, alpha=0.3)
     ax.set(yticks=range(len(types)), yticklabels=types.values(), ylim=(len(types) - 0.5, -0.5))
     ax.grid(axis="y", visible=False)
-    read = "right of 0: stereotypes go with the minoritized group; filled: p < 0.05 after Holm"
-    ax.set_xlabel(f"association in nats, 95 % interval ({read})", fontsize=9)
+    read = (
+        "right of 0: stereotypes go with the minoritized group; filled: p < 0.05 after Holm; half: for these terms only"
+    )
+    ax.set_xlabel(f"association in nats, 95 % interval\n({read})", fontsize=9)
     low, high = ax.get_xlim()
     odds = ax.secondary_xaxis("top", functions=(lambda x: x, lambda x: x))
     shown = [o for o in ODDS if low <= np.log(o) <= high]

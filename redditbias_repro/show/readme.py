@@ -17,6 +17,7 @@ from ..models.loading import DEFAULT_MODEL
 from ..records import DEFAULT_PAPER, check_known, resource
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
+    BOTH,
     PAPER_METHODS,
     TASKS,
     lmb_changes,
@@ -129,9 +130,6 @@ def measured_report(
     return to_markdown(pd.DataFrame(rows))
 
 # %% ../../nbs/show/readme.ipynb #c698e5b3
-BOTH = "targets and attributes"  # what a test is over that has a star
-
-
 def _associated_cell(group: pd.DataFrame) -> str:
     "Association of a model that was measured once"
     r, mark = group.iloc[0], "*" if group.over.iloc[0] == BOTH else "†"

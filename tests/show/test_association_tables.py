@@ -143,6 +143,11 @@ def test_figures_say_what_was_found(records):
     after = told[table.method.isin(["LMD", "CDA"])].groupby([table.method, table.bias_type]).all()
     said = f"Stereotypical association in 2 of 3 bias types before, {after.sum()} of 6 after debiasing"
     assert one._suptitle.get_text() == said and told[table.method == "FT"].any(), "controls are not counted"
+    before = table[table.method == "baseline"]
+    some = plot_association(before.assign(over=["attributes", *before["over"][1:]], association=1.0, p_holm=[0.01] * 3))
+    points = [c.lines[0] for c in some.axes[0].containers]
+    assert sorted(p.get_fillstyle() for p in points) == ["full", "full", "left"], "for these terms only"
+    assert some._suptitle.get_text() == "Stereotypical association in 2 of 3 bias types"
     shown = all_seeds(changes)
     assert f"{(shown.verdict == 'less').sum()} of 9 trained models associate less" in other._suptitle.get_text()
     assert [ax.get_title() for ax in other.axes if ax.get_visible()] == ["LMD", "CDA", "FT"]
