@@ -196,7 +196,8 @@ def asking_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str
     parts = []
     for model, own in table.groupby("model"):
         plain = own["turn"].eq("")
-        chats = f"in {own['turn'][~plain].nunique()} chats"
+        n = own["turn"][~plain].nunique()
+        chats = "in a chat" if n == 1 else f"in {n} chats"
         for of, rows in (("bare", own[plain]), (chats, own[~plain])):
             for measure, cell in (
                 ("association", _ends_cell("association", "{:.2f}")),
