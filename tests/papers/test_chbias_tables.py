@@ -574,13 +574,14 @@ def test_the_page_says_what_the_records_say(committed):
     """t of gemma-3-270m in docs/appendix/chinese.md, and what carries Orientation's gap."""
     page = " ".join((committed / "docs" / "appendix" / "chinese.md").read_text(encoding="utf-8").split())
     measured = measured_lmb(committed / "results").query("method == 'baseline'").set_index(["model", "bias_type"])
-    assert len(measured) == 12
+    assert len(measured) == 16
     minus = lambda x: f"{x:.2f}".replace("-", "−")
     star = lambda p: "*" if p < 0.05 else ""
     for model, named in (
         ("gemma-3-270m", "no special token, as in the authors' scoring script"),
         ("gemma-3-270m (special tokens)", "with the beginning-of-sentence token"),
-        ("qwen2.5-coder-0.5b-instruct", "t (on log perplexities)"),
+        ("qwen2.5-coder-0.5b-instruct", "0.5B: t (log)"),
+        ("qwen2.5-coder-1.5b-instruct", "1.5B: t (log)"),
     ):
         own = [measured.loc[(model, b)] for b in ("gender", "orientation", "age", "appearance")]
         cells = [f"{minus(r['t'])}{star(r['p'])} ({minus(r['t_log'])}{star(r['p_log'])})" for r in own]

@@ -599,7 +599,7 @@ NOT_TESTED = "not tested: "
 
 
 def statements_table(measured: dict[str, Any]) -> pd.DataFrame:
-    """All answers to the statements that have a test; what nobody tests says why.
+    """All answers to the statements that have a test; what nobody tests says why. Models without any are left out.
 
     id, of, verdict, evidence (and what would decide), statement, source, test"""
     claims = read_claims("chbias").query("test != ''")
@@ -610,4 +610,6 @@ def statements_table(measured: dict[str, Any]) -> pd.DataFrame:
     table = about.merge(rows[["id", "of", "verdict", "evidence"]], how="left", on="id").fillna("")
     reason = NOT_TESTED + table.unchecked.str.removeprefix(NOT_TESTED)
     table["verdict"] = table.verdict.where(table.verdict != "", reason)
+    told = table.verdict.ne(NONE) | table.evidence.ne("")
+    table = table[told | ~told.groupby(table.id).transform("any")].reset_index(drop=True)
     return table[["id", "of", "verdict", "evidence", "statement", "source", "test"]]
