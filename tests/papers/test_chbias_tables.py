@@ -287,7 +287,7 @@ def test_statements_on_a_model(results, made_up):
     said = tables["statements"].set_index(["id", "of"])
     assert said.verdict["mostly_reduced", "made"] == "undetermined", "ten cells more could turn it"
     assert "in 10 of 10 cells, 0 undetermined; 20 are required" in said.evidence["mostly_reduced", "made"]
-    assert said.verdict["hd_reduces_orientation", "made"] == "not measured"
+    assert ("hd_reduces_orientation", "made") not in said.index, "what was not measured of a model is left out"
     assert said.verdict["best_age_ctda_appearance_add", "made"] == "undetermined", "no test tells sizes of t apart"
     assert said.evidence["best_age_ctda_appearance_add", "made"].endswith(NO_TEST)
     assert said.verdict["best_gender_add", "CDial-GPT (paper)"] == "holds"
@@ -690,8 +690,7 @@ def test_the_short_page_says_what_the_records_say(committed):
     own = read_records(committed / "results", paper="chbias", metric="association", method="baseline")
     own = own[(own.model == "gemma-3-270m") & (own.corpus == "chbias")].set_index("bias_type")
     assert own.association.idxmax() == "appearance" and (own.low < 0).all() and (own.high > 0).all()
-    fat, shown = own.loc["appearance"], association_table(folder=committed / "results", paper="chbias")
-    assert f"largest estimate ({fat.association:.2f} nats, uncorrected p = {fat.p:.3f})".replace("= 0.", "= .") in page
+    shown = association_table(folder=committed / "results", paper="chbias")
     shown = shown[shown.corpus.eq("chbias") & shown.method.eq("baseline")]
     assert (
         f"no p below {shown.p_least.min():.4f} is possible".replace(" 0.", " .") in page and shown.p_least.min() > 0.05
