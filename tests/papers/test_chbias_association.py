@@ -57,7 +57,9 @@ def test_no_model_has_a_significant_association(committed, every):
         assert (own.p > 0.05).all()
     looks = every[(every.corpus == "chbias") & (every.bias_type == "appearance")].set_index("model").association
     gemma, small, large = (f"{looks[m]:.2f}" for m in sorted(looks.index))
-    said = f"in all three models: gemma-3-270m {gemma} nats, Qwen2.5-Coder-1.5B {large}, its 0.5B {small} (uncorrected p"
+    said = (
+        f"in all three models: gemma-3-270m {gemma} nats, Qwen2.5-Coder-1.5B {large}, its 0.5B {small} (uncorrected p"
+    )
     assert said in short
     for size in ("0.5", "1.5"):
         qwen = every[every.model == f"qwen2.5-coder-{size}b-instruct"].set_index("bias_type").loc[list(CATEGORIES)]
