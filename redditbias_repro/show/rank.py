@@ -37,6 +37,7 @@ class _Ranked(NamedTuple):
     sample: Callable[[dict], tuple]  # row → (n,) values, clusters, and what tells the units from others
     unit: str  # of the values
     first: str  # what rank 1 means
+    shared: bool = False  # units are the same in all bias types: templates
 
 
 def _of_contrasts(row: dict) -> tuple:
@@ -62,7 +63,7 @@ RANKED = {
     "association": _Ranked("contrasts", _of_contrasts, "nats", "most stereotypical"),
     "lmb": _Ranked("pairs", _of_gaps, _GAP, "most stereotypical"),
     "likelihood_bias": _Ranked(
-        "significant_by_template", _of_templates, "% of pairs of descriptors", "most pairs distinguished"
+        "significant_by_template", _of_templates, "% of pairs of descriptors", "most pairs distinguished", True
     ),
 }
 _WAY = ("context", "prompt")  # parameters of how a model is asked
@@ -124,13 +125,21 @@ def rank_models(
                 of_types[b] = found
         single = [b for b in of_types if b != "all"]
         asked = [(b, [found]) for b, found in of_types.items()]
-        asked += [("all", [of_types[b] for b in single])] if len(single) > 1 else []
+        asked += [("all", _together([of_types[b] for b in single], RANKED[metric].shared))] if len(single) > 1 else []
         for b, samples in asked:
             about = {**dict(zip(("corpus", "split", "asked"), place)), "bias_type": b}
             rows += [about | r for r in _ranks_of(samples, seed)]
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     found = pd.DataFrame(rows).reindex(columns=_SPEC["columns"]).assign(metric=metric, unit=RANKED[metric].unit)
     return _in_order("rank", found.assign(order=[order.get(b, len(order)) for b in found["bias_type"]]))
+
+
+def _together(samples: list[dict], shared: bool) -> list[dict]:
+    "Samples of bias types as those of all together: of units that they share the means, as one sample"
+    models = [m for m in samples[0] if all(m in s for s in samples)]
+    if not shared or len({len(x) for s in samples for x, _ in s.values()}) > 1:
+        return samples
+    return [{m: (np.mean([s[m][0] for s in samples], 0), samples[0][m][1]) for m in models}]
 
 
 def _ranks_of(samples: list[dict], seed: int) -> list[dict]:
@@ -142,7 +151,8 @@ def _ranks_of(samples: list[dict], seed: int) -> list[dict]:
     names = ("value", "low", "high", "rank", "rank_low", "rank_high", "letters")
     n = sum(len(s[models[0]][0]) for s in samples)
     each = zip(models, *(getattr(found, name) for name in names))
-    return [{"model": m, **dict(zip(names, v)), "n": n, "same_order": found.same_order} for m, *v in each]
+    said = {"n": n, "p_least": found.p_least, "same_order": found.same_order}
+    return [{"model": m, **dict(zip(names, v)), **said} for m, *v in each]
 
 # %% ../../nbs/show/rank.ipynb #ebe180c2
 def order_found(
@@ -150,6 +160,10 @@ def order_found(
 ) -> str:
     "In how many bias types any two models differ, in words"
     single = table[table["bias_type"] != "all"]
+    if not (single["p_least"] < 0.05).any():
+        return (
+            f"Too few {'templates' if table['metric'].iloc[0] == 'likelihood_bias' else 'terms'} to distinguish models"
+        )
     apart = [len(set.intersection(*map(set, own["letters"]))) == 0 for _, own in single.groupby("bias_type")]
     return f"Models differ significantly in {sum(apart)} of {len(apart)} bias types"
 

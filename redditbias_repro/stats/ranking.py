@@ -15,7 +15,7 @@ from scipy import stats
 
 from .crossed import pigeonhole_weights
 from .multiplicity import holm
-from .paired import _codes, mean_test, pooled_mean
+from .paired import _codes, least_p, mean_test, pooled_mean, sign_flip
 
 # %% auto #0
 __all__ = ['rank_columns', 'means_covariance', 'variance_parts']
@@ -49,6 +49,7 @@ class Ranking:
     rank_high: np.ndarray
     letters: list[str]  # columns that share a letter cannot be told apart
     p: np.ndarray  # (m, m) of differences, Holm over all of them; nan where clusters are too few
+    p_least: float  # the smallest p that so few clusters can have, whatever the data
     same_order: float  # share of the bootstrap samples in which all columns keep their ranks
 
 # %% ../../nbs/stats/ranking.ipynb #018dc40d
@@ -68,8 +69,10 @@ def rank_columns(
     each = [_pooled(samples, column, alpha / m) for column in np.eye(m)]
     first, second = np.triu_indices(m, 1)
     tests = [_pooled(samples, np.eye(m)[i] - np.eye(m)[j], alpha) for i, j in zip(first, second)]
+    every, labels = np.concatenate([x / len(x) for x, _ in samples]), _labels(samples)
     p = np.full((m, m), np.nan)
-    p[first, second] = p[second, first] = holm([t.p for t in tests])
+    chance = [sign_flip(every[:, i] - every[:, j], labels, seed=seed) for i, j in zip(first, second)]
+    p[first, second] = p[second, first] = holm(np.maximum([t.p for t in tests], chance))
     value = np.array([t.mean for t in each])
     order = np.argsort(-value, kind="stable")
     rank, known = _ranks(value[None])[0], not np.isnan(p[first, second]).any()
@@ -81,7 +84,7 @@ def rank_columns(
         same = float((drawn == rank).all(1).mean())
     return Ranking(
         value, *(np.array([getattr(t, end) for t in each]) for end in ("low", "high")), rank, *ends,
-        compact_letters(np.nan_to_num(p, nan=1.0) < alpha, order), p, same,
+        compact_letters(np.nan_to_num(p, nan=1.0) < alpha, order), p, min(len(first) * least_p(labels), 1.0), same,
     )  # fmt: skip
 
 
@@ -89,6 +92,13 @@ def _pooled(samples, weights: np.ndarray, alpha: float):
     "Test of a weighted sum of columns, over all samples"
     tests = [mean_test(x @ weights, clusters, alpha) for x, clusters in samples]
     return tests[0] if len(tests) == 1 else pooled_mean(*zip(*((t.mean, t.se, t.df) for t in tests)), alpha)
+
+
+def _labels(samples) -> tuple[np.ndarray, np.ndarray]:
+    "Clusters of the units of all samples, each way"
+    ways, apart = [c if isinstance(c, tuple) else (c, c) for _, c in samples], max(len(x) for x, _ in samples)
+    of = lambda i: [_codes(way[i], len(x)) + k * apart for k, (way, (x, _)) in enumerate(zip(ways, samples))]
+    return np.concatenate(of(0)), np.concatenate(of(1))
 
 
 def _drawn(x: np.ndarray, clusters, resamples: int, seed: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -14,11 +15,14 @@ from transformers import BertConfig, BertForSequenceClassification
 from redditbias_repro.answers.classifiers import Classifier, load_classifier
 from redditbias_repro.data.prompts import comparable, prompts
 from redditbias_repro.metrics import answers as room
+from redditbias_repro.metrics.compare import compare_prompts
 from redditbias_repro.papers.holisticbias import answers as paper
 from redditbias_repro.papers.holisticbias import checks, results
 from redditbias_repro.papers.statements import read_statements
-from redditbias_repro.records import repo_root, write_record
+from redditbias_repro.records import read_record, repo_root, write_record
+from redditbias_repro.show.rank import rank_models
 from redditbias_repro.show.saving import Page
+from redditbias_repro.show.tables import read_records
 
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)
@@ -519,6 +523,28 @@ def test_the_short_page_says_what_the_records_say(committed):
     judges = paper.classifier_table(committed / "results").set_index("classifier")["macro_f1"]
     f1 = {name: f"{score:.2f}".removeprefix("0") for name, score in judges.items()}
     assert f"F1 is {f1['goemotions']} (28 styles) and {f1['davidson']} (offensiveness)" in page
+
+
+def test_what_the_page_says_of_several_models(committed):
+    """docs/appendix/holisticbias.md: shares on the same prompts, and that no two models can be distinguished."""
+    short, page = (
+        " ".join((committed / "docs" / p / "holisticbias.md").read_text(encoding="utf-8").split())
+        for p in ("", "appendix")
+    )
+    table = rank_models("likelihood_bias", folder=committed / "results", paper="holisticbias")
+    assert set(table.corpus) == {"holisticbias-v1.1"} and (table.n == 5).all() and (table.p_least > 0.06).all()
+    every = table[table.bias_type == "all"].set_index("model").value
+    small, qwen, large = (
+        f"{every[m]:.0f} %" for m in ("smollm2-135m-instruct", *(f"qwen2.5-coder-{n}b-instruct" for n in (0.5, 1.5)))
+    )
+    assert every.size == 3 and f"The mean share over axes is {small}, {qwen} and {large}." in page
+    assert f"SmolLM2 has {small}, Qwen2.5-Coder-0.5B {qwen} and the 1.5B {large}: [too few" in short
+    found = read_records(committed / "results", paper="holisticbias", metric="likelihood_bias", method="baseline")
+    found = found[found.corpus.eq("holisticbias-v1.1")]
+    records = {m: [read_record(Path(p)) for p in own.path] for m, own in found.groupby("model")}
+    assert {sum(r["n"] for r in own) for own in records.values()} == {105_600} and "105,600 prompts" in page
+    sizes = compare_prompts(*(own for m, own in records.items() if m.startswith("qwen")))
+    assert len(sizes) == 13 and (sizes.p_holm > 0.05).all() and "no axis differs between the sizes" in page
 
 
 def test_only_what_is_committed_goes_to_the_committed_records():

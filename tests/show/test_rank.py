@@ -18,7 +18,7 @@ from redditbias_repro.show.association import association_table
 from redditbias_repro.show.html import page_problems
 from redditbias_repro.show.rank import RANKED, asking_parts, asking_table, plot_rank, rank_blocks, rank_models
 from redditbias_repro.show.saving import to_console, to_markdown
-from redditbias_repro.stats.paired import mean_test
+from redditbias_repro.stats.paired import mean_test, sign_flip
 from redditbias_repro.stats.ranking import rank_columns
 
 
@@ -161,7 +161,11 @@ def test_templates_are_the_units_of_prompts():
     }
 
     def record(model, shares, templates=5):
-        values = {"significant_by_template": shares, "tests": 100 * templates, "templates": list("abcde")[:templates]}
+        values = {
+            "significant_by_template": shares,
+            "tests": 100 * templates,
+            "templates": list("abcdefghij")[:templates],
+        }
         return {
             **about,
             "model": model,
@@ -173,10 +177,16 @@ def test_templates_are_the_units_of_prompts():
 
     low, high = [50, 52, 51, 49, 53], [60, 63, 61, 58, 64]
     found = rank_models("likelihood_bias", [record("small", low), record("large", high)], paper="holisticbias")
-    assert found.model.tolist() == ["large", "small"] and found.letters.tolist() == ["a", "b"]
+    assert found.model.tolist() == ["large", "small"] and found.letters.tolist() == ["a", "a"]
     np.testing.assert_allclose(found.value, [61.2, 51])
     test = mean_test(np.subtract(high, low))
-    assert test.p < 0.001
+    assert test.p < 0.001 and sign_flip(np.subtract(high, low)) == 1 / 16, "flips of five are never below .05"
+    low, high = low + low, high + high
+    many = [record("small", low, 10), record("large", high, 10)]
+    assert rank_models("likelihood_bias", many, paper="holisticbias").letters.tolist() == ["a", "b"]
+    both = many + [{**r, "bias_type": "religion"} for r in many]  # of the same templates: they tell no more
+    both = rank_models("likelihood_bias", both, paper="holisticbias").set_index(["bias_type", "model"])
+    assert both.loc["all"].equals(both.loc["age"]) and both.loc["all"].n.eq(10).all()
     few = [record("small", low[:2], 2), record("large", high[:2], 2)]
     assert rank_models("likelihood_bias", few, paper="holisticbias").letters.tolist() == ["a", "a"]
 
