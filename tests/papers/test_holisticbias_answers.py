@@ -538,7 +538,7 @@ def test_what_the_page_says_of_several_models(committed):
         f"{every[m]:.0f} %" for m in ("smollm2-135m-instruct", *(f"qwen2.5-coder-{n}b-instruct" for n in (0.5, 1.5)))
     )
     assert every.size == 3 and f"The mean share over axes is {small}, {qwen} and {large}." in page
-    assert f"SmolLM2 has {small}, Qwen2.5-Coder-0.5B {qwen} and the 1.5B {large}: [too few" in short
+    assert f"SmolLM2 has {small}, Qwen2.5-Coder-0.5B {qwen} and the 1.5B {large}: [too few to" in short
     found = read_records(committed / "results", paper="holisticbias", metric="likelihood_bias", method="baseline")
     found = found[found.corpus.eq("holisticbias-v1.1")]
     records = {m: [read_record(Path(p)) for p in own.path] for m, own in found.groupby("model")}
