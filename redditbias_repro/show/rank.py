@@ -54,7 +54,7 @@ def _of_gaps(row: dict) -> tuple:
 
 def _of_templates(row: dict) -> tuple:
     found = np.asarray(row["significant_by_template"], np.float64)
-    each = np.arange(len(found)) if len(found) >= FEWEST else np.zeros(len(found))  # of few nothing is told
+    each = np.array(row["templates"]) if len(found) >= FEWEST else np.zeros(len(found))  # of few nothing is told
     return 100 * found * len(found) / row["tests"], each, [row["reading"], row["templates"], row["n"]]
 
 
@@ -72,10 +72,11 @@ _OWN = ("train_seed", "special_tokens", "outliers", *_WAY)  # parameters that do
 
 def _asked(row: dict) -> str:
     "How a model was asked, in words"
+    reading = "" if row.get("reading") in (None, "sentence") else f", reading {row['reading']!r}"
     if (context := row.get("context") or "none") != "chat":
-        return "as text" if context == "none" else f"after {context!r}"
+        return ("as text" if context == "none" else f"after {context!r}") + reading
     turn = ((row.get("provenance") or {}).get("chat") or {}).get("prompt") or str(row.get("prompt") or "")[:6]
-    return f"in a chat, {turn!r}" if turn else "in a chat"
+    return (f"in a chat, {turn!r}" if turn else "in a chat") + reading
 
 
 def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: str) -> pd.DataFrame:
@@ -125,21 +126,28 @@ def rank_models(
                 of_types[b] = found
         single = [b for b in of_types if b != "all"]
         asked = [(b, [found]) for b, found in of_types.items()]
-        asked += [("all", _together([of_types[b] for b in single], RANKED[metric].shared))] if len(single) > 1 else []
+        together = _together([of_types[b] for b in single], RANKED[metric].shared) if len(single) > 1 else []
+        asked += [("all", together)] if together else []
         for b, samples in asked:
             about = {**dict(zip(("corpus", "split", "asked"), place)), "bias_type": b}
             rows += [about | r for r in _ranks_of(samples, seed)]
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     found = pd.DataFrame(rows).reindex(columns=_SPEC["columns"]).assign(metric=metric, unit=RANKED[metric].unit)
-    return _in_order("rank", found.assign(order=[order.get(b, len(order)) for b in found["bias_type"]]))
+    if RANKED[metric].unit.startswith("%"):
+        found[["low", "high"]] = found[["low", "high"]].clip(0, 100)
+    return _in_order("rank", found.assign(order=[order.get(b, len(order) + (b == "all")) for b in found["bias_type"]]))
 
 
 def _together(samples: list[dict], shared: bool) -> list[dict]:
-    "Samples of bias types as those of all together: of units that they share the means, as one sample"
+    "Samples of bias types as those of all together: of units that they share the means, as one sample; none of few"
     models = [m for m in samples[0] if all(m in s for s in samples)]
-    if not shared or len({len(x) for s in samples for x, _ in s.values()}) > 1:
-        return samples
-    return [{m: (np.mean([s[m][0] for s in samples], 0), samples[0][m][1]) for m in models}]
+    if not shared or not models:
+        return samples if models else []
+    labels = [list(s[models[0]][1]) for s in samples]
+    common = [t for t in labels[0] if all(own.count(t) == 1 for own in labels)]
+    places = [[own.index(t) for t in common] for own in labels]
+    mean = lambda m: np.mean([s[m][0][at] for s, at in zip(samples, places)], 0)
+    return [{m: (mean(m), np.array(common)) for m in models}] if len(common) >= FEWEST else []
 
 
 def _ranks_of(samples: list[dict], seed: int) -> list[dict]:
@@ -158,14 +166,15 @@ def _ranks_of(samples: list[dict], seed: int) -> list[dict]:
 def order_found(
     table: pd.DataFrame,  # rows of `rank_models`
 ) -> str:
-    "In how many bias types any two models differ, in words"
-    single = table[table["bias_type"] != "all"]
-    if not (single["p_least"] < 0.05).any():
-        return (
-            f"Too few {'templates' if table['metric'].iloc[0] == 'likelihood_bias' else 'terms'} to distinguish models"
-        )
+    "In how many of the bias types with enough units any two models differ, in words"
+    every = table[table["bias_type"] != "all"]
+    single = every[every["p_least"] < 0.05]
+    if not len(single):
+        few = "templates" if table["metric"].eq("likelihood_bias").any() else "terms"
+        return f"Too few {few} to distinguish models"
+    enough = " with enough terms" if single["bias_type"].nunique() < every["bias_type"].nunique() else ""
     apart = [len(set.intersection(*map(set, own["letters"]))) == 0 for _, own in single.groupby("bias_type")]
-    return f"Models differ significantly in {sum(apart)} of {len(apart)} bias types"
+    return f"Models differ significantly in {sum(apart)} of {len(apart)} bias types{enough}"
 
 # %% ../../nbs/show/rank.ipynb #36feb9ab
 def plot_rank(
@@ -315,8 +324,9 @@ def title_of(table: pd.DataFrame) -> str:
 
 SAID = (
     "Interval: 95 %, simultaneous over models. Models that share a letter are not distinguishable "
-    "(pairwise tests, Holm). ranks: range in 95 % of bootstrap samples of terms, attributes or "
-    "templates. same order: share of samples in which all models keep their ranks"
+    "(pairwise t tests and sign flips, the larger p, Holm over the pairs of a bias type). ranks: range in 95 % of "
+    "bootstrap samples of terms, attributes or templates, empty where these are too few to distinguish models. "
+    "same order: share of samples in which all models keep their ranks"
 )
 
 

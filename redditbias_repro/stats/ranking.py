@@ -45,12 +45,12 @@ class Ranking:
     low: np.ndarray  # (m,) 1 − alpha intervals that hold for all columns at once; nan where clusters are too few
     high: np.ndarray
     rank: np.ndarray  # (m,)
-    rank_low: np.ndarray  # (m,) range of ranks in 1 − alpha of the bootstrap samples; nan where low and high are
+    rank_low: np.ndarray  # (m,) range of ranks in 1 − alpha of the bootstrap samples; nan unless p_least < alpha
     rank_high: np.ndarray
     letters: list[str]  # columns that share a letter cannot be told apart
     p: np.ndarray  # (m, m) of differences, Holm over all of them; nan where clusters are too few
-    p_least: float  # the smallest p that so few clusters can have, whatever the data
-    same_order: float  # share of the bootstrap samples in which all columns keep their ranks
+    p_least: float  # the smallest p that so few clusters can have, whatever the data; nan where there is no p
+    same_order: float  # share of the bootstrap samples in which all columns keep their ranks; nan as rank_low
 
 # %% ../../nbs/stats/ranking.ipynb #018dc40d
 def rank_columns(
@@ -75,16 +75,16 @@ def rank_columns(
     p[first, second] = p[second, first] = holm(np.maximum([t.p for t in tests], chance))
     value = np.array([t.mean for t in each])
     order = np.argsort(-value, kind="stable")
-    rank, known = _ranks(value[None])[0], not np.isnan(p[first, second]).any()
-    ends, same = np.full((2, m), np.nan), np.nan
-    if known:  # of few clusters all samples are much the same
+    rank, ends, same = _ranks(value[None])[0], np.full((2, m), np.nan), np.nan
+    least = np.nan if np.isnan(p[first, second]).any() else min(len(first) * least_p(labels), 1.0)
+    if least < alpha:  # of few clusters all samples are much the same
         means = [_drawn(x, clusters, resamples, seed + k) for k, (x, clusters) in enumerate(samples)]
         drawn = _ranks(sum(d[: min(map(len, means))] for d in means))
         ends = np.quantile(drawn, [alpha / 2, 1 - alpha / 2], axis=0, method="closest_observation")
         same = float((drawn == rank).all(1).mean())
     return Ranking(
         value, *(np.array([getattr(t, end) for t in each]) for end in ("low", "high")), rank, *ends,
-        compact_letters(np.nan_to_num(p, nan=1.0) < alpha, order), p, min(len(first) * least_p(labels), 1.0), same,
+        compact_letters(np.nan_to_num(p, nan=1.0) < alpha, order), p, least, same,
     )  # fmt: skip
 
 

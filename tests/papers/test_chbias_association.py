@@ -58,7 +58,7 @@ def test_no_model_has_a_significant_association(committed, every):
     looks = every[(every.corpus == "chbias") & (every.bias_type == "appearance")].set_index("model").association
     gemma, small, large = (f"{looks[m]:.2f}" for m in sorted(looks.index))
     said = (
-        f"in all three models: gemma-3-270m {gemma} nats, Qwen2.5-Coder-1.5B {large}, its 0.5B {small} (uncorrected p"
+        f"in all three models: gemma-3-270m {gemma} nats, Qwen2.5-Coder-1.5B {large}, the 0.5B {small} (uncorrected p"
     )
     assert said in short
     for size in ("0.5", "1.5"):

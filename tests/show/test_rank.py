@@ -16,7 +16,15 @@ from redditbias_repro.papers.audit import audit_folder
 from redditbias_repro.records import write_atomic, write_record
 from redditbias_repro.show.association import association_table
 from redditbias_repro.show.html import page_problems
-from redditbias_repro.show.rank import RANKED, asking_parts, asking_table, plot_rank, rank_blocks, rank_models
+from redditbias_repro.show.rank import (
+    RANKED,
+    asking_parts,
+    asking_table,
+    order_found,
+    plot_rank,
+    rank_blocks,
+    rank_models,
+)
 from redditbias_repro.show.saving import to_console, to_markdown
 from redditbias_repro.stats.paired import mean_test, sign_flip
 from redditbias_repro.stats.ranking import rank_columns
@@ -187,6 +195,13 @@ def test_templates_are_the_units_of_prompts():
     both = many + [{**r, "bias_type": "religion"} for r in many]  # of the same templates: they tell no more
     both = rank_models("likelihood_bias", both, paper="holisticbias").set_index(["bias_type", "model"])
     assert both.loc["all"].equals(both.loc["age"]) and both.loc["all"].n.eq(10).all()
+    uneven = [{**r, "bias_type": "body_type"} for r in (record("small", low[:7], 7), record("large", high[:7], 7))]
+    every = rank_models("likelihood_bias", many + uneven, paper="holisticbias").set_index("bias_type")
+    assert every.loc["all"].n.eq(7).all() and every.loc["all"].p_least.eq(1 / 64).all(), "templates of all axes, once"
+    five = rank_models("likelihood_bias", [record("small", low[:5]), record("large", high[:5])], paper="holisticbias")
+    assert order_found(five) == "Too few templates to distinguish models" and five.rank_low.isna().all()
+    mixed = pd.concat([five, every.loc[["all"]].reset_index().assign(bias_type="body_type")])
+    assert order_found(mixed) == "Models differ significantly in 1 of 1 bias types with enough terms"
     few = [record("small", low[:2], 2), record("large", high[:2], 2)]
     assert rank_models("likelihood_bias", few, paper="holisticbias").letters.tolist() == ["a", "a"]
 
