@@ -710,7 +710,12 @@ def test_what_the_page_says_of_chats(committed):
     folder, text = committed / "results", page(committed, "docs/appendix/measuring.md")
     every = asking_table(folder)
     table, other = (every[every.model == m] for m in ("smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"))
-    assert len(every) == len(table) + len(other) and len(table) == 5 * 6 and set(other.turn) <= set(table.turn)
+    large = every[every.model == "qwen2.5-coder-1.5b-instruct"]
+    assert len(every) == len(table) + len(other) + len(large) and len(table) == 5 * 6
+    assert set(other.turn) == set(table.turn) > set(large.turn) and (large.p_holm.dropna() > 0.05).all()
+    second = large[large.bias_type == "religion2"].set_index("turn").p_t
+    assert second[""] > 0.05 > second.drop("").max() and len(second) == 3
+    assert "Qwen2.5-Coder-1.5B's for Religion #2 is significant in both its chats (in bfloat16) but not for" in text
     turned = other[other.bias_type == "religion1"].set_index("turn")
     assert turned.t[""] > 0 > turned.t.drop("").max() and turned.p_t[""] < 0.05 and (other.p_holm.dropna() > 0.05).all()
     plain, chats = table[table.turn == ""].set_index("bias_type"), table[table.turn != ""]

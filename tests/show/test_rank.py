@@ -286,12 +286,13 @@ def test_what_the_page_says_of_the_models_measured(committed):
     )
     assert f"two pairs: {said} {own['religion2']['a']} than {own['religion2']['b']}" in page
     measuring = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
-    first = chats[(chats.bias_type == "religion2") & (chats.letters == "a")]
-    assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == chats.asked.nunique() == 5
-    assert (
-        "In each of these five chats, Qwen2.5-Coder-0.5B is significantly more stereotypical than SmolLM2 for"
-        in measuring
-    )
+    turns = chats[chats.bias_type == "religion2"].groupby("asked")
+    apart = turns.letters.agg(lambda of: not set.intersection(*map(set, of)))
+    assert len(apart) == 5 and (apart == (turns.model.nunique() == 2)).all() and apart.sum() == 3
+    first = chats[(chats.bias_type == "religion2") & (chats.letters == "a") & chats.asked.isin(apart.index[apart])]
+    assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == 3
+    said = "In three of the five chats, Qwen2.5-Coder-0.5B is significantly more stereotypical than SmolLM2 for"
+    assert said in measuring and "in the two that the 1.5B was asked as well, no two models differ" in measuring
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
     assert len(starred) == 4 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
     assert "All four associate stereotypes with women" in page
