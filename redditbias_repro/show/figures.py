@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from ..data.pairs import corpus_title
+from ..metrics.association import OVER
 from ..records import DEFAULT_PAPER
 from redditbias_repro.show.tables import (
-    BOTH,
     CONTROLS,
     METHOD_ORDER,
     TASKS,
@@ -551,7 +551,7 @@ def _associated(table: pd.DataFrame) -> str:
     if not (table["p_least"] < 0.05).any():
         return "Too few terms for any association to be significant"
     table = table[~table["method"].isin(CONTROLS)]
-    told = (table["association"] > 0) & (table["p_holm"] < 0.05) & (table["over"] == BOTH)
+    told = (table["association"] > 0) & (table["p_holm"] < 0.05) & (table["over"] == OVER[0])
     cells = told.groupby([table["method"], table["bias_type"]]).all()
     first = cells.index.get_level_values("method") == "baseline"
     counts = [f"{c.sum()} of {len(c)}" for c in (cells[first], cells[~first])]
@@ -577,7 +577,7 @@ def plot_association(
     for (b, method), rows in table.groupby(["bias_type", "method"]):
         y = list(types).index(b) + step * (methods.index(method) - (len(methods) - 1) / 2)
         filled, ends = (rows["p_holm"] < 0.05).all(), _ends(rows)
-        filled = "left" if filled and not (rows["over"] == BOTH).all() else filled
+        filled = "left" if filled and not (rows["over"] == OVER[0]).all() else filled
         _point(ax, rows["association"].mean(), y, looks[names[method]], filled, x_ends=ends)
     ax.axvline(0, color="black", linewidth=1)
     for place in range(1, len(types)):

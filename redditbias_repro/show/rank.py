@@ -169,10 +169,10 @@ def order_found(
     "In how many of the bias types with enough units any two models differ, in words"
     every = table[table["bias_type"] != "all"]
     single = every[every["p_least"] < 0.05]
+    units = "templates" if table["metric"].eq("likelihood_bias").any() else "terms"
     if not len(single):
-        few = "templates" if table["metric"].eq("likelihood_bias").any() else "terms"
-        return f"Too few {few} to distinguish models"
-    enough = " with enough terms" if single["bias_type"].nunique() < every["bias_type"].nunique() else ""
+        return f"Too few {units} to distinguish models"
+    enough = f" with enough {units}" if single["bias_type"].nunique() < every["bias_type"].nunique() else ""
     apart = [len(set.intersection(*map(set, own["letters"]))) == 0 for _, own in single.groupby("bias_type")]
     return f"Models differ significantly in {sum(apart)} of {len(apart)} bias types{enough}"
 

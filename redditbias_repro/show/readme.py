@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..data.pairs import corpus_title, released_papers
+from ..metrics.association import OVER
 from ..models.loading import DEFAULT_MODEL
 from ..records import DEFAULT_PAPER, check_known, resource
 from .saving import to_markdown
 from redditbias_repro.show.tables import (
-    BOTH,
     PAPER_METHODS,
     TASKS,
     lmb_changes,
@@ -132,7 +132,7 @@ def measured_report(
 # %% ../../nbs/show/readme.ipynb #c698e5b3
 def _associated_cell(group: pd.DataFrame) -> str:
     "Association of a model that was measured once"
-    r, mark = group.iloc[0], "*" if group.over.iloc[0] == BOTH else "†"
+    r, mark = group.iloc[0], "*" if group.over.iloc[0] == OVER[0] else "†"
     return f"{r.association:.2f}{mark if r.p_holm < 0.05 else ''} [{r.low:.2f}, {r.high:.2f}]"
 
 

@@ -38,9 +38,9 @@ from ..stats.proportions import rate_interval
 from ..stats.resampling import count_dialogues
 
 # %% auto #0
-__all__ = ['PAPER_METHODS', 'CONTROLS', 'BOTH', 'TASKS', 'method_places', 'type_titles', 'control_of', 'records_table',
-           'usual_pairs', 'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table',
-           'lmp_changes', 'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
+__all__ = ['PAPER_METHODS', 'CONTROLS', 'TASKS', 'method_places', 'type_titles', 'control_of', 'records_table', 'usual_pairs',
+           'lmb_table', 'rows_table', 'target_gaps', 'stand_ins', 'lmb_changes', 'lmp_table', 'lmp_changes',
+           'random_band', 'false_alarm_table', 'record_origins', 'search_table', 'choice_table']
 
 # %% ../../nbs/show/tables.ipynb #13bb23f3
 METHOD_ORDER = ("baseline", *METHODS)
@@ -84,9 +84,6 @@ def type_titles(
     return {b: load_spec(f"{paper}/{b}").title if b in known else axes.get(b, b) for b in shown}
 
 # %% ../../nbs/show/tables.ipynb #a87b6ede
-BOTH = "targets and attributes"  # what a test of association is over that has a star, not a dagger
-
-
 def control_of(
     method: str,  # a name
 ) -> str:  # of `CONTROLS`
