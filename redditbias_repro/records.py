@@ -691,28 +691,6 @@ def _of_provenance() -> dict:
     return {k: v for k, v in _schema()["properties"]["provenance"].items() if k != "required"}
 
 
-def _fits(value, schema: dict) -> bool:
-    "Whether a value is as a schema says, as nearly all are, told at once; where it is not `_misfits` tells why"
-    schema, kind = _resolved(schema), type(value)
-    if not _is_of(kind, schema):
-        return False
-    if kind is float:
-        return math.isfinite(value)
-    if kind is str:
-        return "pattern" not in schema or re.search(schema["pattern"], value) is not None
-    if kind is list:
-        items, kinds = _resolved(schema.get("items", {})), set(map(type, value))
-        if kinds & {list, dict} or "pattern" in items:
-            return all(_fits(inner, items) for inner in value)
-        floats = value if kinds == {float} else [v for v in value if type(v) is float]
-        return all(_is_of(k, items) for k in kinds) and all(map(math.isfinite, floats))
-    if kind is dict:
-        known, other = schema.get("properties", {}), schema.get("additionalProperties", {})
-        there = all(name in value for name in schema.get("required", ()))
-        return there and all(_fits(inner, known.get(name, other)) for name, inner in value.items())
-    return True
-
-
 def _resolved(schema: dict) -> dict:
     return _schema()["$defs"][schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
 
@@ -725,26 +703,24 @@ def _is_of(kind: type, schema: dict) -> bool:
 
 def _misfits(value, schema: dict, at: str) -> Iterator[str]:
     "What of a value is of another kind than a schema says: types, items, required names, and patterns of texts"
-    schema = _resolved(schema)
-    if _fits(value, schema):
-        return
-    if isinstance(value, float) and not math.isfinite(value):  # 1e999
-        yield f"{at} ({value}, expected a number)"
-    elif not _is_of(type(value), schema):
-        types = schema["type"]
+    schema, kind = _resolved(schema), type(value)
+    if not _is_of(kind, schema) or (kind is float and not math.isfinite(value)):  # 1e999
+        types = schema.get("type", "number")
         expected = _EXPECTED.get(types if isinstance(types, str) else types[0], "a number")
-        shown = value if isinstance(value, (str, int, float)) else type(value).__name__
+        shown = value if isinstance(value, (str, int, float)) else kind.__name__
         yield f"{at} ({str(shown)[:40]!r}, expected {expected})"
-    elif isinstance(value, str):
+    elif kind is str and "pattern" in schema and not re.search(schema["pattern"], value):
         yield f"{at} ({value[:40]!r}, expected hexadecimal digits)"
-    elif isinstance(value, list):  # of thousands of items the first says enough
-        items = schema.get("items", {})
-        yield from islice((m for i, inner in enumerate(value) for m in _misfits(inner, items, f"{at}[{i}]")), 1)
-    elif isinstance(value, dict):
+    elif kind is list:  # of thousands of items the first says enough
+        items, kinds = _resolved(schema.get("items", {})), set(map(type, value))
+        alone = bool(kinds & {list, dict}) or "pattern" in items or not all(_is_of(k, items) for k in kinds)
+        if alone or not all(map(math.isfinite, value if kinds == {float} else (v for v in value if type(v) is float))):
+            yield from islice((m for i, inner in enumerate(value) for m in _misfits(inner, items, f"{at}[{i}]")), 1)
+    elif kind is dict:
         yield from (f"{at}.{name}" for name in schema.get("required", ()) if name not in value)
+        known, other = schema.get("properties", {}), schema.get("additionalProperties", {})
         for name, inner in value.items():
-            own = schema.get("properties", {}).get(name, schema.get("additionalProperties", {}))
-            yield from _misfits(inner, own, f"{at}.{name}")
+            yield from _misfits(inner, known.get(name, other), f"{at}.{name}")
 
 
 def _unfit(packed: dict, at: str) -> Iterator[str]:
