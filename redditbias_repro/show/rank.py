@@ -18,8 +18,7 @@ from ..metrics.language_model import usual_outliers
 from ..records import DEFAULT_PAPER, check_known, digest, read_json, read_records, resource
 from .figures import _axes, _finished, _legend_of, _looks, _point
 from .html import figure_block, table_block
-from .tables import _in_order, type_titles
-from ..stats.multiplicity import holm
+from .tables import _holm_by, _in_order, type_titles
 from ..stats.packing import unpack_contrasts, unpack_pairs
 from ..stats.ranking import means_covariance, rank_columns, variance_parts
 
@@ -231,25 +230,29 @@ def asking_table(
     """What becomes of a model's association and of its t when the bare sentence is a response in a chat.
 
     A row a model before debiasing, bias type and user's turn (none: the bare sentence), of models that were asked both
-    ways. change, its ends and p are of the association's size against the bare sentence, on the same sentences; p_holm
-    is corrected over a model's rows. t, p_t: the paper's test, outliers taken out as its authors do."""
+    ways. change, its ends and p are of the association's size against the bare sentence, on the same sentences. In the
+    row of the bare sentence, p_chats is of the mean change over all turns, corrected over the model's bias types.
+    t, p_t: the paper's test, outliers taken out as its authors do."""
     from redditbias_repro.show.association import _record
 
     each, gaps = (_by_turn(metric, folder, paper) for metric in ("association", "lmb"))
     gaps = gaps[gaps["outliers"].eq(usual_outliers(paper))].to_dict("records")
-    place_of = lambda r: tuple(r[k] for k in _PLACE)
-    tests = {(*place_of(r), r["turn"]): {"t": r["t"], "p_t": r["p"]} for r in gaps}
-    chats = {place_of(r) for r in each.to_dict("records") if r["turn"]}
-    bare = {place_of(r): _record(r) for r in each.to_dict("records") if not r["turn"] and place_of(r) in chats}
+    tests = {tuple(r[k] for k in (*_PLACE, "turn")): {"t": r["t"], "p_t": r["p"]} for r in gaps}
     rows = []
-    for r in (r for r in each.to_dict("records") if place_of(r) in bare):
-        found = association_change(bare[place_of(r)], [_record(r)]) if r["turn"] else {}
-        changes = {end: found.get(f"bias_{end}") for end in ("change", "change_low", "change_high")}
-        tested = tests.get((*place_of(r), r["turn"]), {"t": np.nan, "p_t": np.nan})
-        rows.append({**r, **changes, "p": found.get("p_bias_change"), **tested})
+    for place, own in each.groupby(_PLACE):
+        own = own.sort_values("turn", kind="stable").to_dict("records")  # the bare sentence first
+        bare, *chats = map(_record, own)
+        if own[0]["turn"] or not chats:
+            continue
+        found = [association_change(bare, of) for of in (chats, *([r] for r in chats))]
+        p = [{"p_chats": found[0]["p_bias_change"]}, *({"p": f["p_bias_change"]} for f in found[1:])]
+        for r, f, more in zip(own, [{}, *found[1:]], p):
+            change = {end: f.get(f"bias_{end}", np.nan) for end in ("change", "change_low", "change_high")}
+            tested = tests.get((*place, r["turn"]), {"t": np.nan, "p_t": np.nan})
+            rows.append({**r, "p": np.nan, "p_chats": np.nan, **change, **more, **tested})
     order = {b: i for i, b in enumerate(type_titles(None, paper))}
     table = pd.DataFrame(rows, columns=None if rows else resource("tables.toml")["asking"]["columns"])
-    table["p_holm"] = table.groupby("model")["p"].transform(lambda p: holm(p.astype(float)))
+    table["p_chats"] = _holm_by(table, _PLACE[:3], "p_chats")
     return _in_order("asking", table.assign(order=table["bias_type"].map(order)))
 
 # %% ../../nbs/show/rank.ipynb #05241ed4

@@ -207,7 +207,7 @@ def asking_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str
     titles = type_titles(None, paper)
     shown = pd.DataFrame(parts, columns=["model", "measure", *titles]).rename(columns=titles)
     shown = shown.sort_values(["model", "measure"], kind="stable")
-    changed = f"{(table['p_holm'] < 0.05).sum()} of {table['p_holm'].notna().sum()}"
+    changed = f"{(table['p_chats'] < 0.05).sum()} of {table['p_chats'].notna().sum()}"
     return _of_models(shown.fillna(""), _caption("asking", changed=changed)) if parts else ""
 
 

@@ -709,31 +709,31 @@ def test_what_the_page_says_of_chats(committed):
     """The association of the bare sentence and of responses, each change tested here again; t of both."""
     folder, text = committed / "results", page(committed, "docs/appendix/measuring.md")
     every = asking_table(folder)
-    table, other = (every[every.model == m] for m in ("smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct"))
-    large = every[every.model == "qwen2.5-coder-1.5b-instruct"]
-    assert len(every) == len(table) + len(other) + len(large) and len(table) == 5 * 6
-    assert set(other.turn) == set(table.turn) > set(large.turn) and (large.p_holm.dropna() > 0.05).all()
+    models = ("smollm2-135m-instruct", "qwen2.5-coder-0.5b-instruct", "qwen2.5-coder-1.5b-instruct")
+    table, other, large = (every[every.model == m] for m in models)
+    assert len(every) == 3 * 5 * 6 and len(table) == len(other) == len(large) == 5 * 6
+    assert set(other.turn) == set(table.turn) == set(large.turn) and (every.p_chats.dropna() > 0.05).all()
     second = large[large.bias_type == "religion2"].set_index("turn").p_t
-    assert second[""] > 0.05 > second.drop("").max() and len(second) == 3
-    assert "Qwen2.5-Coder-1.5B's for Religion #2 is significant in both its chats (in bfloat16) but not for" in text
+    assert second[""] > 0.05 > second.drop("").max()
+    assert "Qwen2.5-Coder-1.5B's for Religion #2 is significant in every chat (in bfloat16) but not for" in text
+    first = large[large.bias_type == "religion1"]
+    assert f"{first.change.mean():+.1f} nats (p = 0.047 before" in text and np.isclose(
+        first.p_chats.min(), 5 * 0.0473, atol=5e-4
+    )
+    means = every.dropna(subset="change").groupby(["model", "bias_type"]).change.mean().abs()
+    assert means.idxmax() == ("qwen2.5-coder-1.5b-instruct", "religion1")
     turned = other[other.bias_type == "religion1"].set_index("turn")
-    assert turned.t[""] > 0 > turned.t.drop("").max() and turned.p_t[""] < 0.05 and (other.p_holm.dropna() > 0.05).all()
+    assert turned.t[""] > 0 > turned.t.drop("").max() and turned.p_t[""] < 0.05
     plain, chats = table[table.turn == ""].set_index("bias_type"), table[table.turn != ""]
     assert all(f'"{turn}"' in text for turn in chats.turn)
     assert set(plain.index[plain.p_t > 0.05]) == {"race", "gender"} and (chats.p_t < 0.05).all()
     said = "t is significant for all five bias types as a response to each of five user turns, and for three as a bare"
     assert said in text and asking_report(folder) in pages(committed) and parts_report(folder) in pages(committed)
     of, gap = (asking_parts(metric, folder=folder).set_index("bias_type") for metric in ("association", "lmb"))
-    mostly = of.model > of[["asking", "both", "sampling"]].max(axis=1)
-    assert set(mostly.index[mostly]) == {"religion2", "race", "gender"} and (of.ways == 6).all()
-    assert 0.5 < of.model["gender"] < 0.55 and (of.model.drop("gender") < 0.5).sum() == 2
-    assert (
-        "same six ways, the association of Religion #2, Race and (barely) Gender varies mostly between the models"
-        in text
-    )
-    assert set(gap.index[gap.both > gap[["model", "asking", "sampling"]].max(axis=1)]) == {"religion1", "race"}
-    assert (gap.model < 0.02).all() and "Almost none of the variance of the gap that t tests is between models" in text
-    assert (chats.p_holm > 0.05).all() and chats.groupby("bias_type").size().eq(5).all()
+    assert set(of.index[of.model > 0.5]) == {"religion1", "religion2", "gender"} and (of.ways == 6).all()
+    assert "the association of Religion #1, Religion #2 and Gender varies mostly between the models" in text
+    assert round(100 * gap.model.max()) == 36 and "the gap that t tests, at most 36 % is between models" in text
+    assert chats.groupby("bias_type").size().eq(5).all()
     found = read_records(folder, paper="redditbias", metric="association", method="baseline")
     found = found[found.model.eq("smollm2-135m-instruct") & found.corpus.eq("redditbias")]
     for _, own in found.groupby("bias_type"):
@@ -743,6 +743,7 @@ def test_what_the_page_says_of_chats(committed):
         again = [association_change(bare[0], [r]) for r in asked]
         kept = chats[chats.bias_type == own.bias_type.iloc[0]]
         assert np.allclose(sorted(c["bias_change"] for c in again), sorted(kept.change))
+        assert association_change(bare[0], asked)["p_bias_change"] <= plain.p_chats[own.bias_type.iloc[0]]
         if own.bias_type.iloc[0] == "race":
             assert all(c["frequency_change"] > 0 and c["p_frequency"] < 0.01 for c in again)
 

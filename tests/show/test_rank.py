@@ -241,6 +241,8 @@ def test_ways_of_asking(two, tmp_path):
     bare, chat = ((records[0]["model"], turn) for turn in ("", "Write a sentence."))
     expected = association_change(records[0], [records[1]])
     assert np.isclose(table.change[chat], expected["bias_change"]) and np.isnan(table.change[bare])
+    mean = association_change(records[0], records[1:3])["p_bias_change"]  # of one bias type: nothing to correct
+    assert np.isclose(table.p_chats[bare], mean) and np.isnan(table.p_chats[chat]) and np.isnan(table.p[bare])
     assert table.t.notna().sum() == 1 and table.t.notna()[chat]
 
 
@@ -286,13 +288,12 @@ def test_what_the_page_says_of_the_models_measured(committed):
     )
     assert f"two pairs: {said} {own['religion2']['a']} than {own['religion2']['b']}" in page
     measuring = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
-    turns = chats[chats.bias_type == "religion2"].groupby("asked")
-    apart = turns.letters.agg(lambda of: not set.intersection(*map(set, of)))
-    assert len(apart) == 5 and (apart == (turns.model.nunique() == 2)).all() and apart.sum() == 3
-    first = chats[(chats.bias_type == "religion2") & (chats.letters == "a") & chats.asked.isin(apart.index[apart])]
-    assert set(first.model) == {"qwen2.5-coder-0.5b-instruct"} and len(first) == 3
-    said = "In three of the five chats, Qwen2.5-Coder-0.5B is significantly more stereotypical than SmolLM2 for"
-    assert said in measuring and "in the two that the 1.5B was asked as well, no two models differ" in measuring
+    letters = chats[chats.bias_type == "gender"].pivot(index="asked", columns="model", values="letters")
+    assert letters["qwen2.5-coder-1.5b-instruct"].eq("a").all() and letters["qwen2.5-coder-0.5b-instruct"].eq("b").all()
+    assert (
+        len(letters) == 5
+        and "two Qwen models for Gender in every chat, where the 1.5B is more stereotypical" in measuring
+    )
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
     assert len(starred) == 4 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
     assert "All four associate stereotypes with women" in page
