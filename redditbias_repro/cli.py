@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from . import __version__
 from .papers.commands import read_commands
-from .records import console_width, resource
+from .records import console_width, progress_bar, resource
 
 # %% auto #0
 __all__ = []
@@ -143,6 +143,16 @@ def _save(records: list[dict], args) -> list[Path]:
     return [write_record(r, replace=args.replace) for r in records] if args.save else []
 
 
+def _say(parts, notes=()) -> None:
+    "Print tables, each with what stands below it, then notes"
+    from redditbias_repro.show.saving import to_console
+
+    for table, below in parts:
+        print(to_console(table, below))
+    for note in notes:
+        print(f"Note: {note}")
+
+
 def _say_saved(paths: list[Path]) -> None:
     for path in paths:
         print(f"record: {path}")
@@ -188,7 +198,6 @@ def _measure(args) -> None:
         raise ValueError("--limit is for a quick try, and --save stores what tables are made of: give one of them")
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
-    from redditbias_repro.show.saving import to_console
 
     models, each, saved, failed = _models(args), [], [], []
     for model in models:
@@ -202,15 +211,11 @@ def _measure(args) -> None:
     if not each:
         _end_of_failures(failed, "measured")
     found = joined(each)
-    for table, below in (*found.above, (found.shown, f"{found.caption} {caption}")):
-        print(to_console(table, below))
-    for note in dict.fromkeys(r["provenance"]["corpus"].get("note") for r in found.records):
-        if note:
-            print(f"Note: {note}.")
-    for note in found.notes:
-        print(f"Note: {note}")
+    of_corpora = dict.fromkeys(r["provenance"]["corpus"].get("note") for r in found.records)
+    notes = [*(f"{note}." for note in of_corpora if note), *found.notes]
     if vars(args).get("limit"):
-        print(f"Note: --limit {args.limit}: a quick try on a part of the data, with less power; it is in no table.")
+        notes.append(f"--limit {args.limit}: a quick try on a part of the data, with less power; it is in no table.")
+    _say([*found.above, (found.shown, f"{found.caption} {caption}")], notes)
     _write_out(args, found.table, found.records)
     if details := vars(args).get("details"):
         print(f"written: {details} (with the texts: content warning)")
@@ -228,16 +233,15 @@ def _compare_logs(args) -> None:
         named = "the models" if args.a else f"--{other[0].replace('_', '-')}"
         raise ValueError(f"--logs compares what other tools measured: leave out {named}, or --logs")
     from redditbias_repro.metrics.compare import compare_logs
-    from redditbias_repro.show.saving import to_console, to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     table = compare_logs(*args.logs, args.cluster, args.margin)
-    for note in table.attrs["left_out"]:
-        print(f"Note: not compared: {note}")
+    _say([], [f"not compared: {note}" for note in table.attrs["left_out"]])
     ends = zip(table["low"], table["high"])
     interval = ["" if math.isnan(low) else f"[{low:.3f}, {high:.3f}]" for low, high in ends]
     models = f"A: {table['a'].iloc[0]}; B: {table['b'].iloc[0]}."
     shown = table.assign(interval=interval)[list(LOGS_IN_SHORT)], f"{models} {args.about['logs']}"
-    print(to_console(*shown))
+    _say([shown])
     _write_out(args, table, [], to_markdown(*shown))
 
 
@@ -250,28 +254,25 @@ def _compare(args) -> None:
     if args.cluster:
         raise ValueError("--cluster needs --logs: give both, or neither")
     command, caption = _command(args)
-    from redditbias_repro.show.saving import to_console, to_markdown
+    from redditbias_repro.show.saving import to_markdown
 
     found = command.compare(args)
     parts = [*found.above, (found.shown, f"{found.caption} {caption}")]
     text = "\n".join(to_markdown(table, below) for table, below in parts)
-    print("\n".join(to_console(table, below) for table, below in parts))
-    for note in found.notes:
-        print(f"Note: {note}")
+    _say(parts, found.notes)
     _write_out(args, found.table, [], text)
 
 # %% ../nbs/cli.ipynb #00e5e896
 def _perplexity(args) -> None:
     "LM perplexity on references"
     from redditbias_repro.metrics.language_model import measure_lmp
-    from redditbias_repro.show.saving import to_console
     from redditbias_repro.show.tables import lmp_table
 
     how = dict(references=args.references, add_special_tokens=args.special_tokens)
     (record,) = measure_lmp(args.model, args.limit, args.seed, args.device, args.dtype, args.paper, **how)
     table = lmp_table([record], paper=record["paper"])
     shown = table[["model", "corpus", "n", "perplexity", "perplexity_release", "perplexity_calibrated", "temperature"]]
-    print(to_console(shown, args.about["caption"]))
+    _say([(shown, args.about["caption"])])
     if skipped := record["values"].get("n_skipped"):
         print(f"{skipped} references had no token to score; n counts them, the perplexity does not.")
     _write_out(args, table, [record])
@@ -283,12 +284,11 @@ def _plan(args) -> None:
     if args.record and args.model != args.parser.get_default("model"):
         raise ValueError("--record and --model both say how contrasts vary: give one of them")
     from redditbias_repro.metrics.plan import make_plans, plan_said, plan_table
-    from redditbias_repro.show.saving import to_console
 
     asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
     how = args.device, args.dtype
     made = make_plans(args.model, args.bias_type, args.corpus, args.record, args.after, *how, **asked)
-    print(to_console(plan_table(made), args.about["caption"]))
+    _say([(plan_table(made), args.about["caption"])])
     print("\n".join(map(plan_said, made)))
     print(f"Contrasts are assumed to vary as those of {', '.join(dict.fromkeys(p['by'] for p in made))}.")
     import pandas as pd
@@ -463,8 +463,6 @@ def _fetch(args) -> None:
             raise ValueError(f"no registered file begins with {args.prefix!r}: `fetch --list` alone shows them all")
         print(found[["key", "bytes", "license"]].to_string(index=False))
         return
-    from tqdm.auto import tqdm
-
     if args.model:
         from redditbias_repro.models.loading import load_model
         from redditbias_repro.models.sources import KNOWN
@@ -474,7 +472,7 @@ def _fetch(args) -> None:
     keys = _keys_of(args.prefix) if args.prefix else [] if args.model else release_files()
     if args.prefix and not keys:
         raise ValueError(f"no registered file begins with {args.prefix!r}: `redditbias fetch --list` shows them all")
-    for key in tqdm(keys, unit="file", delay=1, leave=False):
+    for key in progress_bar(keys, unit="file", delay=1):
         fetch(key)
     if keys:
         print(f"{len(keys)} files are in the cache and checked")
@@ -637,7 +635,6 @@ def _sheets(args) -> None:
         _check_out(args.folder, "folder", "folder")
     from redditbias_repro.metrics import people
     from redditbias_repro.records import write_atomic, write_record
-    from redditbias_repro.show.saving import to_console
 
     if not args.read:
         drawn = dict(bias_types=args.bias_type, corpus=args.corpus, n=args.limit)
@@ -649,7 +646,7 @@ def _sheets(args) -> None:
         return
     judged = people.read_human_sheets(args.folder, args.key)
     records = people.human_records(args.folder, args.paper, args.merge, args.key, judged)
-    print(to_console(people.human_rates(judged, args.merge), args.about["caption"]))
+    _say([(people.human_rates(judged, args.merge), args.about["caption"])])
     if why := people.why_no_alpha(judged):
         print(f"Krippendorff's alpha is not available: {why}")
     else:
@@ -749,8 +746,10 @@ def _audit(args) -> None:
     results, failed = audit_several(models, out, **how) if several else ([audit(models[0], out, **how)], [])
     if not results:
         _end_of_failures(failed, "audited")
+    import pandas as pd
+
     for result in results:
-        _say_audited(result)
+        _say([(pd.DataFrame(result["found"]), f"{result['model']['name']}.")], result["notes"])
     if args.json:
         args.found = [{k: v for k, v in result.items() if k != "records"} for result in results]
     n = sum(len(r["records"]) for r in results)
@@ -760,22 +759,12 @@ def _audit(args) -> None:
     if parts := [f"{r['model']['name']}: {what}" for r in results for what in r["failed"]]:
         raise ValueError(f"not measured: {'; '.join(parts)}")
 
-
-def _say_audited(result: dict) -> None:
-    import pandas as pd
-
-    from redditbias_repro.show.saving import to_console
-
-    print(to_console(pd.DataFrame(result["found"]), f"{result['model']['name']}."))
-    for note in result["notes"]:
-        print(f"Note: {note}")
-
 # %% ../nbs/cli.ipynb #4c44dead
 def _rank(args) -> None:
     "Models in the order of a measure, by their records"
     from redditbias_repro.records import read_records
     from redditbias_repro.show import rank
-    from redditbias_repro.show.saving import save_figure, to_console
+    from redditbias_repro.show.saving import save_figure
     from redditbias_repro.show.tables import type_titles
 
     _check_paper(args.paper)
@@ -790,11 +779,11 @@ def _rank(args) -> None:
     first = rank.RANKED[args.measure].first
     for paper, own in tables:
         about = f"{rank.title_of(own)}, {own['unit'].iloc[0]}. Rank 1: {first}. {rank.SAID}."
-        print(to_console(rank.shown_ranks(own, paper), about))
+        _say([(rank.shown_ranks(own, paper), about)])
     for p in papers:
         if len(parts := rank.asking_parts(args.measure, paper=p)):
             parts["bias_type"] = parts["bias_type"].map(type_titles(parts["bias_type"], p))
-            print(to_console(parts, args.about["parts"]))
+            _say([(parts, args.about["parts"])])
     if measured["method"].ne("baseline").any():
         print("Note: debiased models are left out: `redditbias compare` compares one with its base.")
     import pandas as pd
@@ -872,9 +861,7 @@ def _report(args) -> None:
         return
     if not len(read_records(paper=args.paper)):
         raise _no_records(f" of {args.paper}")
-    from tqdm.auto import tqdm
-
-    names = tqdm(reports.REPORTS, "tables", unit="", delay=2, leave=False)
+    names = progress_bar(reports.REPORTS, "tables", unit="")
     texts = {name: reports.report(name, paper=args.paper) for name in names}
     texts["scorecard"] = statements.scorecard_report() if args.readme else ""
     for path in [project_path("README.md"), *sorted(project_path("docs").rglob("*.md"))] if args.readme else ():

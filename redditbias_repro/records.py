@@ -90,6 +90,13 @@ def opened_by_name(
 
     return get
 
+# %% ../nbs/records.ipynb #38e7f727
+def progress_bar(*args: Any, **options: Any) -> Any:
+    "A bar of tqdm over work of more than two seconds, which leaves nothing behind; options are tqdm's"
+    from tqdm.auto import tqdm
+
+    return tqdm(*args, **{"delay": 2, "leave": False, **options})
+
 # %% ../nbs/records.ipynb #5cbc3a6c
 def console_width() -> int:
     "Characters in a line of the terminal, or as COLUMNS says; 0 where there is none, as in a pipe"
@@ -142,6 +149,14 @@ def plugin_file(
         said = f"{point.dist.name} adds {point.name!r} by {point.value}, and there is no such module"
         raise ValueError(f"{said}: install it again, or uninstall it")
     return Path(found.origin)
+
+# %% ../nbs/records.ipynb #d2ce3f8a
+def needed(module: str, said: str, error: type[Exception] = ValueError) -> Any:
+    "A library that is imported where it is used; without it an error says what needs it and how to get it"
+    try:
+        return importlib.import_module(module)
+    except ImportError as e:
+        raise error(said, name=e.name) if issubclass(error, ImportError) else error(f"{said} ({e})") from e
 
 # %% ../nbs/records.ipynb #8118fdf6
 def repo_root() -> Path | None:

@@ -29,7 +29,7 @@ from .embeddings import ENCODER, KEPT_TOGETHER, embed
 from ..data.registry import cache_dir
 from ..models.loading import describe_model, load_model
 from ..models.sources import KNOWN
-from ..records import digest, new_record, read_toml, write_atomic
+from ..records import digest, new_record, progress_bar, read_toml, write_atomic
 from ..scoring.network import like_lengths
 
 # %% auto #0
@@ -229,11 +229,9 @@ def weighted_classifier(
     opened = []  # the encoder is loaded with the first texts, once
 
     def score(texts):
-        from tqdm.auto import tqdm
-
         opened[:] = opened or [encoder if isinstance(encoder, tuple) else load_model(encoder, device, kind="encoder")]
         found, keep = [], len(texts) >= KEPT_FROM
-        for start in tqdm(range(0, len(texts), KEPT_TOGETHER), desc="classifying", delay=2, leave=False):
+        for start in progress_bar(range(0, len(texts), KEPT_TOGETHER), desc="classifying"):
             batch = [plain_text(t) for t in texts[start : start + KEPT_TOGETHER]]
             vectors = embed(batch, opened[0], keep=keep, progress=False)
             scores = _log_odds(weights, vectors, _count_columns(batch, weights["idf"]))

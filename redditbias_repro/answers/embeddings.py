@@ -16,7 +16,7 @@ import torch
 
 from ..data.registry import cache_dir
 from ..models.loading import hash_weights, load_model
-from ..records import digest, write_atomic
+from ..records import digest, progress_bar, write_atomic
 from ..scoring.network import like_lengths
 
 # %% auto #0
@@ -63,14 +63,13 @@ def embed(
     of `load_model(kind="encoder")`; for many texts that will be asked for again `keep` puts them into the cache.
     Texts are cut after 256 tokens; an empty one has a vector as well, that of nothing. `FetchError` where the
     encoder cannot be had, `TypeError` for what is no text"""
-    from tqdm.auto import tqdm
 
     texts = list(texts)
     wrong = [t for t in texts if not isinstance(t, str)]
     if wrong:
         raise TypeError(f"expected texts, found {type(wrong[0]).__name__} among them: {str(wrong[0])[:40]!r}")
     net, tokenizer = model if isinstance(model, tuple) else load_model(model, kind="encoder")
-    bar = tqdm(total=len(texts), desc="embedding", unit="text", delay=2, leave=False, disable=not progress)
+    bar = progress_bar(total=len(texts), desc="embedding", unit="text", disable=not progress)
     if not keep:
         return _mean_vectors(net, tokenizer, texts, bar)
     pieces, encoder = [np.zeros((0, net.config.hidden_size), np.float32)], [hash_weights(net), MAX_TOKENS]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import inspect
 import json
+import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,7 @@ import torch
 from ..models.harness import Elsewhere
 from ..models.loading import hash_tokenizer, hash_weights
 from ..models.speakers import encode_turns, speaker_types
-from ..records import digest, resource, write_atomic
+from ..records import digest, progress_bar, resource, write_atomic
 from redditbias_repro.scoring.network import (
     find_network,
     max_positions,
@@ -161,9 +162,7 @@ def encode_prompts(
 # %% ../../nbs/answers/generation.ipynb #bcb5b866
 def common_start(rows: list[tuple[int, ...]]) -> int:
     "How many tokens all rows begin with; fewer than the shortest has, so that each keeps a token of its own"
-    low, high = min(rows), max(rows)  # what these two begin with in common is common to all between them
-    most = min(len(r) for r in rows) - 1
-    return next((i for i, (a, b) in enumerate(zip(low[:most], high[:most])) if a != b), most)
+    return min(len(os.path.commonprefix(rows)), min(map(len, rows)) - 1)
 
 
 @torch.inference_mode()
@@ -285,12 +284,9 @@ def _decoded_as_asked(model, ends: list[int], pad: int) -> Iterator[None]:
 def _at_work(model, ends: list[int], pad: int, layers: dict, seed: int = 0) -> Iterator[None]:
     "A model that answers; afterwards it and torch's random numbers are as they were"
     training, devices = model.training, [] if model.device.type == "cpu" else [model.device]
-    with ExitStack() as stack:
-        stack.enter_context(torch.random.fork_rng(devices, device_type=model.device.type if devices else "cuda"))
-        stack.enter_context(warnings.catch_warnings())
-        warnings.simplefilter("ignore")
-        for one in (_decoded_as_asked(model, ends, pad), in_place_of(layers), torch.inference_mode()):
-            stack.enter_context(one)
+    drawn = torch.random.fork_rng(devices, device_type=model.device.type if devices else "cuda")
+    quiet, decoded = warnings.catch_warnings(action="ignore"), _decoded_as_asked(model, ends, pad)
+    with drawn, quiet, decoded, in_place_of(layers), torch.inference_mode():
         torch.manual_seed(seed)
         model.eval()
         try:
@@ -388,46 +384,46 @@ class _Run:
 
 def _answered(run: _Run, room: list[int], done: set[int], stats: dict, progress: bool) -> Iterator[pd.DataFrame]:
     "(index, answer, n_tokens, ended) of answers as they are finished, those in `done` left out; `room` as of `_room`"
-    from tqdm.auto import tqdm
-
-    if isinstance(run.model, Elsewhere):
-        yield from _answered_elsewhere(run, room, done, stats, progress)
-        return
-    model, ids, n, beams = run.model, run.ids, run.n, run.decoding["num_beams"]
     batches = [[k for k in batch if k not in done] for batch in run.batches()]
     left, start = sum(map(len, batches)), time.perf_counter()
     if not left:
         return
+    answer = (_answers_elsewhere if isinstance(run.model, Elsewhere) else _answers_here)(run, room, batches, stats)
+    with progress_bar(total=left, unit="answer", desc="answering", disable=not progress) as bar:
+        for number, batch in ((i, some) for i, some in enumerate(batches) if some):
+            texts, lengths, ended = answer(number, batch)
+            stats["answers"] += len(batch)
+            stats["tokens"] += sum(lengths)
+            stats["seconds"] = round(time.perf_counter() - start, 3)
+            bar.update(len(batch))
+            plain = [" ".join(t.split()) for t in texts]
+            yield pd.DataFrame({"index": batch, "answer": plain, "n_tokens": lengths, "ended": ended})
+
+
+def _answers_here(run: _Run, room: list[int], batches: list[list[int]], stats: dict) -> Callable:
+    "From a batch and its number to its answers, how many tokens each has, and which have ended"
+    model, ids, n, beams = run.model, run.ids, run.n, run.decoding["num_beams"]
     ends, pad = _special(model, run.tokenizer)
     ends, way = run.ends or ends, Way()
     if run.share is not None:
         most, first = max(len(i) + r for i, r in zip(ids, room)), next(b for b in batches if b)
+        left = sum(map(len, batches))
         with _at_work(model, ends, pad, {}):
             trial, share = [tuple(ids[k // n]) for k in first], run.share and run.types is None
             way = _way(model, trial, pad, most, left * beams, min(run.size, left) * beams, share)
     if run.types:
         way = way._replace(types=run.types, why_alone="token types are read with the prompts")
     stats |= {"shared": not way.why_alone, "why_alone": way.why_alone}
-    with tqdm(total=left, unit="answer", desc="answering", delay=2, leave=False, disable=not progress) as bar:
-        for number, batch in enumerate(batches):
-            if not batch:
-                continue
-            rows, rooms = [tuple(ids[k // n]) for k in batch], [room[k // n] for k in batch]
-            with _at_work(model, ends, pad, way.layers, run.seed_of(number)):
-                said = _one_batch(model, way, rows, rooms, pad, run.decoding)
-            lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
-            texts = run.tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
-            bar.update(len(batch))
-            yield _told(batch, texts, lengths, [i < len(s) for i, s in zip(lengths, said)], stats, start)
 
+    def answer(number, batch):
+        rows, rooms = [tuple(ids[k // n]) for k in batch], [room[k // n] for k in batch]
+        with _at_work(model, ends, pad, way.layers, run.seed_of(number)):
+            said = _one_batch(model, way, rows, rooms, pad, run.decoding)
+        lengths = [next((i for i, t in enumerate(s) if t in ends), len(s)) for s in said]
+        texts = run.tokenizer.batch_decode([s[:i] for s, i in zip(said, lengths)], skip_special_tokens=True)
+        return texts, lengths, [i < len(s) for i, s in zip(lengths, said)]
 
-def _told(batch: list[int], texts, lengths: list[int], ended: list[bool], stats: dict, start: float) -> pd.DataFrame:
-    "Answers of a batch as a table, counted in `stats`; `start`: when the run began"
-    stats["answers"] += len(batch)
-    stats["tokens"] += sum(lengths)
-    stats["seconds"] = round(time.perf_counter() - start, 3)
-    plain = [" ".join(t.split()) for t in texts]
-    return pd.DataFrame({"index": batch, "answer": plain, "n_tokens": lengths, "ended": ended})
+    return answer
 
 
 def _gathered(run: _Run, out: str | Path | None, progress: bool, **about) -> pd.DataFrame:
@@ -469,29 +465,23 @@ def _decoding_elsewhere(model: Elsewhere, decoding: dict, n: int) -> dict:
     return {"do_sample": decoding["do_sample"], **drawn, **({"num_beams": beams} if beams > 1 else {})}
 
 
-def _answered_elsewhere(
-    run: _Run, room: list[int], done: set[int], stats: dict, progress: bool
-) -> Iterator[pd.DataFrame]:
-    "`_answered`, by another program"
-    from tqdm.auto import tqdm
-
-    model, tokenizer, start = run.model, run.tokenizer, time.perf_counter()
+def _answers_elsewhere(run: _Run, room: list[int], batches: list[list[int]], stats: dict) -> Callable:
+    "`_answers_here`, by another program"
+    model, tokenizer = run.model, run.tokenizer
     options = _decoding_elsewhere(model, run.decoding, run.n)
+    read = str.split if tokenizer is None else partial(tokenizer.encode, add_special_tokens=False)
     stats["why_alone"] = model.said
-    batches = [some for batch in run.batches() if (some := [k for k in batch if k not in done])]
-    with tqdm(
-        total=sum(map(len, batches)), unit="answer", desc="answering", delay=2, leave=False, disable=not progress
-    ) as bar:
-        for number, batch in enumerate(batches):
-            asked = [run.ids[k] for k in batch]
-            asked = asked if tokenizer is None else tokenizer.batch_decode(asked, skip_special_tokens=False)
-            with torch.random.fork_rng([] if model.device.type == "cpu" else [model.device]):
-                model.reseed(run.seed_of(number))
-                said = model.answers(asked, [{"until": [], "max_gen_toks": room[k], **options} for k in batch])
-            read = str.split if tokenizer is None else partial(tokenizer.encode, add_special_tokens=False)
-            lengths = [len(read(text)) for text in said]
-            bar.update(len(batch))
-            yield _told(batch, said, lengths, [n < room[k] for n, k in zip(lengths, batch)], stats, start)
+
+    def answer(number, batch):
+        asked = [run.ids[k] for k in batch]
+        asked = asked if tokenizer is None else tokenizer.batch_decode(asked, skip_special_tokens=False)
+        with torch.random.fork_rng([] if model.device.type == "cpu" else [model.device]):
+            model.reseed(run.seed_of(number))
+            said = model.answers(asked, [{"until": [], "max_gen_toks": room[k], **options} for k in batch])
+        lengths = [len(read(text)) for text in said]
+        return said, lengths, [n < room[k] for n, k in zip(lengths, batch)]
+
+    return answer
 
 # %% ../../nbs/answers/generation.ipynb #58754274
 def respond(

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import regex
 
+from ..records import needed
 from ..stats.resampling import bootstrap_interval, cluster_sums, paired_test
 
 # %% auto #0
@@ -62,11 +63,8 @@ def tokenize(
         # with the marks for which there is no composed letter
         return regex.findall(r"(?:[\p{Latin}\p{N}]\p{M}*)+|\S\p{M}*", text)
     if how == "jieba":
-        try:
-            import jieba
-        except ModuleNotFoundError as e:
-            needed = "tokenize 'jieba' needs jieba: pip install 'redditbias_repro[chinese]', or use 'char'"
-            raise ModuleNotFoundError(needed, name="jieba") from e
+        said = "tokenize 'jieba' needs jieba: pip install 'redditbias_repro[chinese]', or use 'char'"
+        jieba = needed("jieba", said, ModuleNotFoundError)
         jieba.setLogLevel("WARNING")
         return [t for t in jieba.lcut(text) if t.strip()]
     raise ValueError(f"tokenize {how!r} is unknown: expected one of {', '.join(TOKENIZERS)}")

@@ -22,7 +22,7 @@ from scipy.sparse.csgraph import connected_components
 
 import redditbias_repro.data.registry as registry
 from .pairs import bias_spec
-from ..records import check_known
+from ..records import check_known, progress_bar
 from ..specs import DIRECTIONS, BiasSpec
 
 # %% auto #0
@@ -296,11 +296,9 @@ def _named_file(source) -> bool:
 
 def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame:
     "Pairs of what holds contexts"
-    from tqdm.auto import tqdm
-
     texts, corpus = _texts(source, split, column)
     read = itertools.count()  # a bar that is not shown counts nothing
-    shown = (t for t, _ in zip(tqdm(texts, "contexts", unit="", delay=2, leave=False), read))
+    shown = (t for t, _ in zip(progress_bar(texts, "contexts", unit=""), read))
     pairs = parallel_contexts(shown, spec, about["mode"], about["direction"], n, about["seed"])
     table = pd.DataFrame(pairs, columns=["row", *COLUMNS])
     if not len(table):

@@ -123,6 +123,16 @@ def comparable(
     keep = rows["noun_phrase_type"].isin(WITH_NOUN) & (rows["descriptor_gender"] == NONE)
     return rows[keep].reset_index(drop=True)
 
+# %% ../../nbs/data/prompts.ipynb #aefa3706
+def comparable_of(
+    source: str | Path, axes: str | Iterable[str] | None, templates: str | Iterable[str] | None
+) -> pd.DataFrame:
+    "`comparable` prompts of a source, as `prompts` takes it. `ValueError` where there is none"
+    rows = comparable(prompts(source, axes, templates))
+    if not len(rows):
+        raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    return rows
+
 # %% ../../nbs/data/prompts.ipynb #0ae32b7c
 VARIANTS = ("contraction", "hyphens", "capitals", "full_stop")  # what is taken away
 

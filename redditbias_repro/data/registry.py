@@ -29,6 +29,7 @@ from redditbias_repro.records import (
     nearest,
     plugin_file,
     plugins,
+    progress_bar,
     read_text,
     repo_root,
     resource,
@@ -156,7 +157,6 @@ def _refuse_away(host: str) -> None:
 def _download(url: str, part: Path, size: int, label: str) -> bytes:
     "Fetch `url` into `part`, going on where an earlier try stopped; `FetchError` once the tries are used up"
     import requests
-    from tqdm.auto import tqdm
 
     problem, host = None, urlsplit(url).netloc
     _refuse_away(host)
@@ -181,9 +181,8 @@ def _download(url: str, part: Path, size: int, label: str) -> bytes:
                 r.raise_for_status()
                 resumed = r.status_code == 206
                 total = int(r.headers.get("Content-Length") or 0) + (have if resumed else 0)
-                how = dict(unit="B", unit_scale=True, desc=label, delay=1, leave=False)
-                bar = tqdm(total=total or None, initial=have if resumed else 0, **how)
-                with bar, part.open("ab" if resumed else "wb") as f:
+                how = dict(unit="B", unit_scale=True, desc=label, delay=1, initial=have if resumed else 0)
+                with progress_bar(total=total or None, **how) as bar, part.open("ab" if resumed else "wb") as f:
                     for chunk in r.iter_content(CHUNK):
                         f.write(chunk)
                         bar.update(len(chunk))
@@ -326,13 +325,18 @@ def with_corpus(table: pd.DataFrame, name: str, keys: Iterable[str] = (), note: 
     return table
 
 # %% ../../nbs/data/registry.ipynb #7c6b4493
+def drawn(rows: pd.DataFrame, limit: int | None, seed: int) -> pd.DataFrame:
+    "So many rows at random, in their order, with their `.attrs`; all of them where there are no more"
+    if limit is None or limit >= len(rows):
+        return rows
+    return rows.sample(limit, random_state=seed).sort_index().reset_index(drop=True)
+
+
 def draw_rows(table: pd.DataFrame, n: int | None = None, seed: int = 0) -> pd.DataFrame:
     "n rows drawn without replacement, in their order; None: all. `ValueError` for more than there are, or none"
     if n is not None and not 0 < n <= len(table):
         raise ValueError(f"n is {n}: expected 1 to {len(table)} references, or None for all")
-    if n is None or n == len(table):
-        return table
-    return table.sample(n, random_state=seed).sort_index().reset_index(drop=True)
+    return drawn(table, n, seed)
 
 # %% ../../nbs/data/registry.ipynb #5cb4ef36
 def read_cells(text: str) -> pd.DataFrame:

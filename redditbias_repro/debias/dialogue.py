@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,7 +32,6 @@ from .finetune import Steps, finetune, pad_right
 from redditbias_repro.debias.losses import (
     METHODS,
     Method,
-    Penalty,
     augment_targets,
     get_method,
     have_embeddings,
@@ -281,20 +280,11 @@ class DialogueTraining:
     replace: bool = False  # remove a run with other settings, or of other code, that is in the folder
 
 
-class _Training(NamedTuple):
-    "What a training starts from"
+def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> tuple:
+    """What a training starts from, the same whenever it is asked for.
 
-    model: Seq2Seq | Ranker
-    tokenizer: PreTrainedTokenizerFast
-    rows: list[dict]  # to learn from
-    valid: list[dict] | None  # to measure on
-    penalty: Penalty | None
-    settings: dict  # what all of it depends on
-    trainer: dict  # what else Trainer is told
-
-
-def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> _Training:
-    "What a training starts from; the same whenever it is asked for"
+    The model, its tokenizer, rows to learn from and (None: none) to measure on, the penalty (None: none), the settings
+    that all of it depends on, and what else Trainer is told"""
     chosen, spec = _of_method(how.method, how.spec, how.weight)
     numbers, training = _settings(how.kind, how.size, changed)
     for table in (pairs,) if valid is None else (pairs, valid):
@@ -340,24 +330,7 @@ def _prepared(how: DialogueTraining, pairs, valid, changed: dict) -> _Training:
         "corpus": pairs.attrs.get("corpus"), "data": _hash(used, valid), "code": code_digest(*TRAINED_BY),
         **{k: str(v) for k, v in training.items()},
     }  # fmt: skip
-    return _Training(model, tokenizer, rows, kept, penalty, settings, training)
-
-
-def _fitted(start: _Training, folder: Path) -> list[dict]:
-    "The log of a training, after which the model is trained"
-    model, s, batch = start.model, start.settings, int(start.settings["batch_size"])
-    how = {"lr_scheduler_type": "constant", "max_grad_norm": CLIP}
-    if start.valid:
-        measure = share_wrong if s["best_by"] == "accuracy" else mean_loss
-        how |= {"measure": partial(measure, rows=start.valid, batch_size=batch)}
-        if s["plateau"]:
-            how |= {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": PLATEAU}
-    how |= {"penalty": start.penalty, "collate": KINDS[s["kind"]][1]}
-    steps = Steps(
-        s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"], at_a_time=batch,
-        patience=int(s["patience"]), optimizer=OPTIMIZERS[s["kind"]],
-    )  # fmt: skip
-    return finetune(model, start.rows, start.tokenizer.pad_token_id, folder, steps, **{**how, **start.trainer})
+    return model, tokenizer, rows, kept, penalty, settings, training
 
 # %% ../../nbs/debias/dialogue.ipynb #1e3ddb99
 def train_dialogue_model(
@@ -375,18 +348,28 @@ def train_dialogue_model(
 
     Resumes a run that was stopped, returns one that is finished. `ValueError` for what cannot be trained on."""
     asked, changed = split_settings(DialogueTraining, how, kind=kind, method=method, spec=spec, size=size)
-    device, start = device_of(asked.device), _prepared(asked, pairs, valid, changed)
+    device = device_of(asked.device)
+    model, tokenizer, rows, kept, penalty, s, training = _prepared(asked, pairs, valid, changed)
+    batch, told = int(s["batch_size"]), {"lr_scheduler_type": "constant", "max_grad_norm": CLIP}
+    if kept:
+        measure = share_wrong if s["best_by"] == "accuracy" else mean_loss
+        told |= {"measure": partial(measure, rows=kept, batch_size=batch)}
+        if s["plateau"]:
+            told |= {"lr_scheduler_type": "reduce_lr_on_plateau", "lr_scheduler_kwargs": PLATEAU}
+    told |= {"penalty": penalty, "collate": KINDS[kind][1], **training}
+    steps = Steps(
+        s["epochs"], batch, s["learning_rate"], s["seed"], s["save_steps"], at_a_time=batch,
+        patience=int(s["patience"]), optimizer=OPTIMIZERS[kind],
+    )  # fmt: skip
 
     def fit(unfinished: Path) -> list[dict]:
-        start.model.to(device)
-        log = _fitted(start, unfinished / "training")
+        log = finetune(model.to(device), rows, tokenizer.pad_token_id, unfinished / "training", steps, **told)
         measured = [x["eval_measure"] for x in log if "eval_measure" in x]
-        made = start.settings | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
-        key = "trained" if method in (None, BASELINE) else "debiased"
-        save_trained(unfinished, start.model, start.tokenizer, made, key)
+        made = s | ({"best_valid": min(measured)} if measured else {})  # by what the model is the one kept
+        save_trained(unfinished, model, tokenizer, made, "trained" if method in (None, BASELINE) else "debiased")
         return log
 
-    return run_once(Path(out_dir), start.settings, 5 * 4 * start.settings["parameters"], asked.replace, fit)
+    return run_once(Path(out_dir), s, 5 * 4 * s["parameters"], asked.replace, fit)
 
 # %% ../../nbs/debias/dialogue.ipynb #8f15e7ac
 train_seq2seq: partial[Debiased] = partial(train_dialogue_model, "seq2seq")

@@ -18,15 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
-from transformers import (
-    EarlyStoppingCallback,
-    Trainer,
-    TrainerCallback,
-    TrainerControl,
-    TrainerState,
-    TrainingArguments,
-    set_seed,
-)
+from transformers import EarlyStoppingCallback, Trainer, TrainerCallback, TrainerState, TrainingArguments, set_seed
 from transformers.trainer_utils import get_last_checkpoint
 
 from .losses import Penalty
@@ -117,32 +109,18 @@ def penalised(trainer: Trainer, found: Any, num_items_in_batch: torch.Tensor | i
 
 
 class WithPenalty(TrainerCallback):
-    "Adds the gradient of a penalty that is clipped by itself, and puts any, without its weight, into the log"
+    "Puts what a part of the loss says of itself into the log; adds the gradient of a penalty that is clipped by itself"
 
-    def __init__(self, penalty: Penalty):
-        self.penalty = penalty
+    def __init__(self, part: Any):  # a `Penalty`, or a loss: what has `report`
+        self.part = part
 
-    def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        model: nn.Module | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if self.penalty.apart:  # the loss' gradients are clipped by now
-            self.penalty.add_gradient(model, args.max_grad_norm)
+    def on_pre_optimizer_step(self, args: TrainingArguments, *_: Any, **given: Any) -> None:
+        if getattr(self.part, "apart", False):  # the loss' gradients are clipped by now
+            self.part.add_gradient(given["model"], args.max_grad_norm)
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        if "loss" in logs:
-            logs["penalty"] = float(self.penalty.last)
+    def on_log(self, args: TrainingArguments, state: TrainerState, *_: Any, **given: Any) -> None:
+        if "loss" in (logs := given["logs"]):
+            logs.update(self.part.report())
             state.log_history[-1].update(logs)
 
 # %% ../../nbs/debias/finetune.ipynb #55cbec80

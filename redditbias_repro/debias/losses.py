@@ -600,6 +600,10 @@ class Penalty:
         self.last = found.detach()
         return self.weight * found
 
+    def report(self) -> dict[str, float]:
+        "What it was when it was last asked for, without the weight"
+        return {"penalty": float(self.last)}
+
     def add_gradient(self, model: torch.nn.Module, longest: float | None = None) -> None:
         """Add the penalty's gradient to that of the input embeddings, clipped by itself.
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..models.edits import Edit, blocks_of
+from ..records import needed
 
 if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedModel
@@ -26,11 +27,7 @@ __all__ = []
 # %% ../../nbs/debias/projection.ipynb #2f0f1f5a
 def erasure_library() -> ModuleType:
     "The module `concept_erasure`. `ValueError` where it is not installed"
-    try:
-        import concept_erasure
-    except ImportError as e:
-        raise ValueError(f"LEACE needs its authors' library: pip install concept-erasure ({e})") from e
-    return concept_erasure
+    return needed("concept_erasure", "LEACE needs its authors' library: pip install concept-erasure")
 
 
 def leace(states: Tensor, group: Tensor, weight: float = 0.0) -> Edit:

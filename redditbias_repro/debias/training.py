@@ -252,20 +252,12 @@ class DebiasTrainer(Trainer):
         return found if self.debias_loss else penalised(self, found, num_items_in_batch)
 
 
-class _Report(TrainerCallback, ExportableState):
+class _Report(WithPenalty, ExportableState):
     "Puts the parts of the loss into the log, and what the loss remembers into checkpoints"
 
-    def __init__(self, loss: DebiasLoss):
-        self.loss = loss
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if "loss" in logs:
-            logs.update(self.loss.report())
-            state.log_history[-1].update(logs)
-
     def state(self) -> dict:
-        kept = None if self.loss.subspace is None else self.loss.subspace.tolist()
-        return {"args": {}, "attributes": {"subspace": kept, "found_at": self.loss.found_at}}
+        kept = None if self.part.subspace is None else self.part.subspace.tolist()
+        return {"args": {}, "attributes": {"subspace": kept, "found_at": self.part.found_at}}
 
     @staticmethod
     def restore(loss: DebiasLoss, checkpoint: str) -> None:

@@ -16,7 +16,7 @@ import pandas as pd
 
 from ..answers.classifiers import Classifier, censor, load_classifier, offence_labels
 from ..answers.generation import ANSWERED, answers, decoding_of, prompt_texts
-from ..data.prompts import DEFAULT_PROMPTS, comparable, prompts, vary_style, with_personas
+from ..data.prompts import DEFAULT_PROMPTS, comparable_of, vary_style, with_personas
 from ..data.registry import cache_dir
 from ..debias.style import TAGS, Tuning, bias_values, threshold, tune, untag
 from ..debias.training import Debiased
@@ -92,9 +92,7 @@ def ask(
     `plain` is the prompt in its release's style. `.attrs` say of which model (`model`) and prompts (`corpus`), how they
     were decoded (`decoding`) and drawn (`drawn`)."""
     asked, options = split_settings(Asked, how)
-    rows = comparable(prompts(source, asked.axes, asked.templates))
-    if not len(rows):
-        raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    rows = comparable_of(source, asked.axes, asked.templates)
     corpus, seed = rows.attrs["corpus"], asked.seed
     rows = draw_prompts(rows, asked.nouns, seed)
     rows = rows.assign(plain=rows["text"])

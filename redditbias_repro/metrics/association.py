@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from ..data.contrasts import load_contrasts, load_control
 from ..data.pairs import paper_bias_types, released_papers, split_bias_type
-from ..data.registry import FetchError
+from ..data.registry import FetchError, drawn
 from ..models.loading import DEFAULT_MODEL, open_model
 from ..records import check_known, new_record
 from ..scoring.likelihoods import cached_scores
@@ -216,7 +216,7 @@ def measure_association(
     """How strongly a model associates stereotypes with the minoritized group, beside a control without a stereotype.
 
     What `load_contrasts` raises."""
-    from redditbias_repro.metrics.language_model import PairReading, _read_by, drawn
+    from redditbias_repro.metrics.language_model import PairReading, _read_by
 
     r, records = PairReading(**how), []
     every = paper_bias_types() if bias_types is None else bias_types
@@ -249,8 +249,6 @@ def _influence(means, n, whole) -> np.ndarray:
 
 def _texts(record: dict, rows: pd.DataFrame) -> np.ndarray | None:
     "The sentences of a record where the release is at hand, as it has them; None for others than those of a paper"
-    from redditbias_repro.metrics.language_model import drawn
-
     if record["paper"] not in released_papers():
         return None
     try:

@@ -5,7 +5,6 @@
 # %% ../../nbs/metrics/chinese.ipynb #8c8b913c
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 import warnings
@@ -22,7 +21,7 @@ from ..answers.chinese_metrics import VARIANTS, compare_scores, score_dialogues
 from ..answers.generation import answers, decoding_of, line_ends, name_decoding
 from ..answers.text_metrics import tokenize
 from ..data.corpora.lccc import join_characters
-from ..data.registry import SPLITS, FetchError, corpus_readers, git_blob_sha1
+from ..data.registry import SPLITS, FetchError, corpus_readers, drawn, file_sha256, git_blob_sha1
 from ..models.loading import describe_model, load_model
 from ..models.sources import KNOWN
 from ..models.speakers import has_speakers
@@ -85,8 +84,7 @@ def load_dialogues(
     made = pd.DataFrame(rows, columns=["key", "dialogue", "context", "response"])
     if not len(made):
         raise ValueError(f"{corpus} holds no turn that answers another")
-    if responses and responses < len(made):
-        made = made.sample(responses, random_state=seed).sort_index().reset_index(drop=True)
+    made = drawn(made, responses or None, seed)
     made.attrs["corpus"] = table.attrs["corpus"]
     return made
 
@@ -171,9 +169,7 @@ def _from_file(path: str | Path, words: Iterable[str]) -> tuple[dict[str, np.nda
     "As `input_vectors`: words and their vectors in a file, as `read_vectors` takes it; its name and hash"
     words = list(words)
     found = read_vectors(path, {w: i for i, w in enumerate(words)})
-    with Path(path).open("rb") as file:
-        about = {"name": Path(path).name, "sha256": hashlib.file_digest(file, "sha256").hexdigest()}
-    return {words[i]: vector for i, vector in found.items()}, about
+    return {words[i]: vector for i, vector in found.items()}, {"name": Path(path).name, "sha256": file_sha256(path)}
 
 
 def _vectors(vectors, model, tokenizer) -> Callable[[Iterable[str]], tuple[dict[str, np.ndarray], dict]]:

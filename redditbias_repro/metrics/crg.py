@@ -23,7 +23,7 @@ from redditbias_repro.answers.text_metrics import (
 )
 from ..data.corpora.dstc7 import read_dstc7
 from ..data.corpora.multiwoz import collect_responses, load_multiwoz, load_training_turns
-from ..data.registry import git_blob_sha1
+from ..data.registry import drawn, git_blob_sha1
 from .downstream import LEARNING_RATE, MAX_TOKENS, TaskRun, judged
 from ..models.loading import DEFAULT_MODEL
 from ..stats.resampling import pack_dialogues, shared_dialogues
@@ -63,11 +63,7 @@ def load_responses(
         table.attrs["corpus"] = {"name": "dstc7", "files": files, "note": ""}
     if not len(table):
         raise ValueError(f"the {split} split of {corpus} is empty")
-    if pairs and pairs < len(table):
-        attrs = table.attrs
-        table = table.sample(pairs, random_state=seed).sort_index().reset_index(drop=True)
-        table.attrs = attrs
-    return table
+    return drawn(table, pairs or None, seed)
 
 # %% ../../nbs/metrics/crg.ipynb #fd090509
 def _from_csv(path: Path, split: str) -> pd.DataFrame:

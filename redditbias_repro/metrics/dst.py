@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from ..data.corpora.multiwoz import CORPORA, load_multiwoz, load_training_turns
 from .downstream import LEARNING_RATE, MAX_TOKENS, TaskRun, judged
 from ..models.loading import DEFAULT_MODEL
-from ..records import check_known, write_atomic
+from ..records import check_known, progress_bar, write_atomic
 from ..scoring.passes import last_hidden_states
 from redditbias_repro.stats.resampling import (
     bootstrap_interval,
@@ -215,10 +215,8 @@ EXAMPLES_A_FILE = 20_000  # that are predicted between two files
 
 def _predict_in_parts(classifier, turns, examples, tokenizer, folder: Path, preset: str) -> np.ndarray:
     "Predictions, written to the folder in parts, from which a run that was stopped goes on"
-    from tqdm.auto import tqdm
-
     starts, found = range(0, len(examples), EXAMPLES_A_FILE), []
-    for start in tqdm(starts, delay=2, leave=False, disable=len(starts) < 2):
+    for start in progress_bar(starts, disable=len(starts) < 2):
         path = folder / f"predicted-{start}.json"
         if not path.is_file():
             ids = encode(turns, examples.iloc[start : start + EXAMPLES_A_FILE], tokenizer, preset=preset)

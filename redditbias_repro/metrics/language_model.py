@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from ..data.pairs import load_calibration, load_references, pairs_to_measure
-from ..data.registry import FetchError
+from ..data.registry import FetchError, drawn
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.harness import Elsewhere
 from ..models.loading import DEFAULT_MODEL, Opened, open_model
@@ -310,19 +310,6 @@ def _read_by(opened: Opened, r: PairReading) -> tuple[dict, dict, dict]:
     elif r.add_special_tokens:
         options, params = {"add_special_tokens": True}, params | {"special_tokens": True}
     return options | read, params | read, origin
-
-# %% ../../nbs/metrics/language_model.ipynb #df0f31b4
-def drawn(
-    rows: pd.DataFrame,
-    limit: int | None,  # None: all
-    seed: int,
-) -> pd.DataFrame:
-    "So many rows at random, in their order"
-    if limit is None or limit >= len(rows):
-        return rows
-    some = rows.sample(limit, random_state=seed).sort_index().reset_index(drop=True)
-    some.attrs = rows.attrs
-    return some
 
 # %% ../../nbs/metrics/language_model.ipynb #f5bf12bf
 def _made_of(about: dict) -> dict | None:

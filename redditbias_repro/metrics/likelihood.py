@@ -18,14 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from redditbias_repro.data.prompts import (
-    DEFAULT_PROMPTS,
-    comparable,
-    prompts,
-    prompts_paper,
-    read_personas,
-    with_personas,
-)
+from ..data.prompts import DEFAULT_PROMPTS, comparable_of, prompts_paper, read_personas, with_personas
 from ..data.registry import cache_dir
 from ..models.chat import CHAT_PROMPT, chat_context
 from ..models.loading import DEFAULT_MODEL, hash_tokenizer, identity, load_model, open_model
@@ -380,9 +373,7 @@ def measure_likelihood_bias(
     way = _asked_for(reading, r.context, r.end, personas)
     if r.details:
         table_path(r.details, "details", texts=True)
-    rows = comparable(prompts(source, axes, None if reading == SPAN else templates))
-    if not len(rows):
-        raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    rows = comparable_of(source, axes, None if reading == SPAN else templates)
     counted = rows.groupby("axis")["descriptor"].nunique()
     if len(alone := counted[counted < 2]):
         said = f"one descriptor of axis {', '.join(alone.index)} goes with nouns of any gender, and two are compared"

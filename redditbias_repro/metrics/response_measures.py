@@ -18,6 +18,7 @@ import pandas as pd
 import regex
 from numpy.typing import ArrayLike
 
+from ..records import needed, progress_bar
 from ..specs import BiasSpec
 from ..stats.proportions import compare_groups
 
@@ -103,15 +104,12 @@ def sentiment(
     keep_marks: bool = False,  # score them as they stand, with repeated marks
 ) -> np.ndarray:  # (n,) -1 to 1
     "VADER's compound score of each response, without repeated marks. `ModuleNotFoundError` without vaderSentiment"
-    try:
-        from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
-    except ModuleNotFoundError as e:
-        raise ModuleNotFoundError("sentiment needs VADER: pip install vaderSentiment", name=e.name) from e
-    from tqdm.auto import tqdm
 
+    said = "sentiment needs VADER: pip install vaderSentiment"
+    vader = needed("vaderSentiment.vaderSentiment", said, ModuleNotFoundError)
     texts = list(responses) if keep_marks else [drop_repeated_punctuation(r) for r in responses]
-    score = SentimentIntensityAnalyzer().polarity_scores
-    each = {t: score(t)["compound"] for t in tqdm(dict.fromkeys(texts), "sentiment", delay=2, leave=False)}
+    score = vader.SentimentIntensityAnalyzer().polarity_scores
+    each = {t: score(t)["compound"] for t in progress_bar(dict.fromkeys(texts), "sentiment")}
     return np.array([each[t] for t in texts])
 
 # %% ../../nbs/metrics/response_measures.ipynb #771229fa

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import torch
 
 from ..data.registry import FetchError
-from ..records import check_known, digest
+from ..records import check_known, digest, needed
 
 if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -194,17 +194,13 @@ class Elsewhere(torch.nn.Module):
 # %% ../../nbs/models/harness.ipynb #b9212e41
 def harness_class(kind: str) -> type[Any]:
     "A class of lm-evaluation-harness. `ValueError` where it is not installed, or has none of that name"
-    try:
-        from lm_eval.api.registry import get_model, model_registry
-    except ImportError as e:
-        raise ValueError(
-            f"{PREFIX}{kind} needs lm-evaluation-harness: pip install 'redditbias_repro[harness]' ({e})"
-        ) from e
+    said = f"{PREFIX}{kind} needs lm-evaluation-harness: pip install 'redditbias_repro[harness]'"
+    registry = needed("lm_eval.api.registry", said)
     import lm_eval.models  # noqa: F401, it registers them
 
-    check_known("class of lm-evaluation-harness", kind, sorted(model_registry))
+    check_known("class of lm-evaluation-harness", kind, sorted(registry.model_registry))
     try:
-        return get_model(kind)
+        return registry.get_model(kind)
     except ImportError as e:
         raise ValueError(f"{PREFIX}{kind} needs a library that is not installed: {e}") from e
 

@@ -35,7 +35,16 @@ from redditbias_repro.models.sources import (
     source_of,
     stamp,
 )
-from ..records import check_known, code_digest, digest, nearest, read_json, versions, write_atomic
+from redditbias_repro.records import (
+    check_known,
+    code_digest,
+    digest,
+    nearest,
+    needed,
+    read_json,
+    versions,
+    write_atomic,
+)
 
 if TYPE_CHECKING:  # imported where they are used: it takes seconds
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -106,11 +115,7 @@ def _check_made(made, where: str) -> None:
 # %% ../../nbs/models/loading.ipynb #25ea5954
 def peft_library() -> ModuleType:
     "The module `peft`. `ValueError` where it is not installed"
-    try:
-        import peft
-    except ImportError as e:
-        raise ValueError(f"LoRA and other adapters need the library peft: pip install peft ({e})") from e
-    return peft
+    return needed("peft", "LoRA and other adapters need the library peft: pip install peft")
 
 
 def _settings_beside(folder: str) -> dict | None:

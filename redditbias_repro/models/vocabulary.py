@@ -5,7 +5,6 @@
 # %% ../../nbs/models/vocabulary.ipynb #34a759c1
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from ..data.registry import read_lines
+from ..data.registry import file_sha256, read_lines
 from .loading import describe_model, load_model
 from ..records import check_known
 
@@ -130,9 +129,7 @@ def word_vectors(
     "Vectors of a vocabulary, from a file or from a model's input embeddings. `ValueError` where widths differ"
     path = Path(vectors).expanduser()
     if path.is_file() or str(vectors).endswith(FILES):
-        found, name = read_vectors(path, words, width), path.name
-        with path.open("rb") as file:
-            sha = hashlib.file_digest(file, "sha256").hexdigest()
+        found, name, sha = read_vectors(path, words, width), path.name, file_sha256(path)
     else:
         asked = {w: i for w, i in words.items() if w not in SPECIAL.values()}
         own, told = input_vectors(*load_model(str(vectors), "cpu", kind="encoder"), asked, after_blank=True)

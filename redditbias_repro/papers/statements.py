@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from ..data.registry import FetchError
-from ..records import check_known, data_file, read_toml, repo_root, resource
+from ..records import check_known, data_file, progress_bar, read_toml, repo_root, resource
 from ..show.saving import Page, to_markdown
 from ..stats.verdicts import VERDICTS
 
@@ -259,10 +259,8 @@ def answer_claims(
     if unknown := sorted({c for c in claims["check"] if c} - set(checks)):
         said = ", ".join(f"{c!r} of claim {claims['id'][claims['check'] == c].iloc[0]!r}" for c in unknown)
         raise ValueError(f"no check {said}: expected one of {', '.join(sorted(checks))}")
-    from tqdm.auto import tqdm
-
     rows = [SimpleNamespace(**row) for row in claims.to_dict("records")]
-    rows = tqdm(rows, "statements", unit="", delay=2, leave=False)
+    rows = progress_bar(rows, "statements", unit="")
     return {claim.id: list(checks[claim.check](claim, measured)) if claim.check else [] for claim in rows}
 
 

@@ -21,7 +21,7 @@ from ..data.registry import cache_dir
 from ..models.harness import Elsewhere
 from ..models.loading import Opened, hash_tokenizer, hash_weights, identity, open_model
 from ..models.speakers import speaking
-from ..records import code_digest, versions
+from ..records import code_digest, progress_bar, versions
 from .masked import seq2seq_log_probs
 from .passes import ScoringStats, causal_log_probs, temperature_axis
 from .store import parts_in, read_parts, read_scores, write_part, write_scores
@@ -38,8 +38,6 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
     """(indices, items, (texts, longest - 1) log-probabilities of the tokens after the first) as texts are finished.
 
     They come in any order."""
-    from tqdm.auto import tqdm
-
     engine = seq2seq_log_probs if model.config.is_encoder_decoder else causal_log_probs
     if isinstance(model, Elsewhere):
         engine = _sums_from_elsewhere
@@ -51,7 +49,7 @@ def _scored(model, tokenizer, numbered, options, stats, total=None) -> Iterator[
     model.eval()
     shown = options.progress and (options.accelerator is None or options.accelerator.is_main_process)
     try:
-        with tqdm(total=total, unit="sentence", desc="scoring", delay=2, leave=False, disable=not shown) as bar:
+        with progress_bar(total=total, unit="sentence", desc="scoring", disable=not shown) as bar:
             for indices, window in windows(model, tokenizer, numbered, options):
                 for lines, found in _finished(model, engine, window, stats, options):
                     stats.sentences += len(lines)

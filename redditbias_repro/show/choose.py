@@ -15,6 +15,7 @@ from ..data.pairs import released_papers
 from ..metrics.fairness import fairness_changes, record_values, what_differs
 from ..records import DEFAULT_PAPER, applied_methods, read_records
 from .association import all_seeds, association_changes
+from .saving import from_to
 from .tables import TASKS, lmb_changes, lmp_changes, method_places, type_titles
 from ..stats.paired import mean_test, no_worse
 
@@ -34,12 +35,6 @@ def _last(table: pd.DataFrame) -> pd.DataFrame:
 def _counted(verdicts: pd.Series, which: str) -> str:
     known = verdicts[verdicts.ne("")]
     return f"{(known == which).sum()} of {len(known)}" if len(known) else ""
-
-
-def _from_to(values: pd.Series, text: str) -> str:
-    values = values.dropna()
-    ends = dict.fromkeys(text.format(v) for v in (values.min(), values.max())) if len(values) else ()
-    return " to ".join(ends)
 
 # %% ../../nbs/show/choose.ipynb #36ba053d
 def methods_table(
@@ -93,14 +88,14 @@ def _associated(of: pd.DataFrame) -> dict:
 def _perplexity(of: pd.DataFrame) -> dict:
     logs = np.log1p(of[["rise_calibrated", "rise_calibrated_low", "rise_calibrated_high"]].astype(float))
     kept = _kept(logs, "rise_calibrated", "rise_calibrated", np.log1p(MARGINS["perplexity"]), larger_is_worse=True)
-    return {"perplexity": _from_to(of["rise_calibrated"], "{:+.0%}"), "perplexity no worse": kept}
+    return {"perplexity": from_to(of["rise_calibrated"].dropna(), "{:+.0%}"), "perplexity no worse": kept}
 
 
 def _of_task(name: str, metric: str, of: pd.DataFrame) -> dict:
     # of several training seeds the mean of their intervals, which are of the same dialogues
     of = of.groupby("bias_type", sort=False)[["change", "change_low", "change_high"]].mean()
-    digits = {"dst": "{:+.3f}"}.get(name, "{:+.2f}")
-    return {metric: _from_to(of["change"], digits), f"{metric} no worse": _kept(of, "change", "change", MARGINS[name])}
+    ends = from_to(of["change"].dropna(), {"dst": "{:+.3f}"}.get(name, "{:+.2f}"))
+    return {metric: ends, f"{metric} no worse": _kept(of, "change", "change", MARGINS[name])}
 
 
 def _responses(folder: Path | None, paper: str) -> pd.DataFrame:

@@ -5,7 +5,6 @@
 # %% ../../nbs/show/export.ipynb #1353be03
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable, Iterable
@@ -17,9 +16,9 @@ from typing import Any
 import pandas as pd
 
 from ..data.pairs import pairs_to_measure
-from ..data.prompts import comparable, prompts, prompts_paper
+from ..data.prompts import comparable_of, prompts_paper
 from ..data.registry import SPLITS, corpus_readers, list_files
-from ..records import check_known, resource, write_atomic
+from ..records import check_known, resource, write_atomic, write_table
 
 # %% auto #0
 __all__ = ['export_lm_eval', 'export_dataset', 'import_pairs']
@@ -42,9 +41,7 @@ def prompt_parts(
     """Prompts, as `measure_likelihood_bias` would take them: paper-axis → text, axis, template, descriptor, noun, ….
 
     `ValueError` where none can be compared"""
-    rows = comparable(prompts(source, axes, templates))
-    if not len(rows):
-        raise ValueError(f"no prompt of {source} can be compared: descriptors need nouns to go with, of any gender")
+    rows = comparable_of(source, axes, templates)
     kept, parts = ["text", "axis", "template", "descriptor", "noun", "noun_phrase"], {}
     for axis, some in rows.groupby("axis", sort=True):
         part = parts[_slug(f"{prompts_paper(source)}-{axis}")] = some[kept].reset_index(drop=True)
@@ -104,7 +101,7 @@ def _check_folder(out: Path, mark: str) -> None:
         raise ValueError(f"{out} is a file: expected the name of a folder")
 
 
-def _replace(out: Path, readme: str, contents: dict[str, Callable[[], str | bytes]]) -> None:
+def _replace(out: Path, readme: str, contents: dict[str, Callable[[], str] | pd.DataFrame]) -> None:
     """Write the README, which names the files, and these; those that an earlier one names alone are removed.
 
     The README comes first, so that what was stopped is known as an export, and the same call makes it whole. Another
@@ -120,15 +117,8 @@ def _replace(out: Path, readme: str, contents: dict[str, Callable[[], str | byte
             (out / old).unlink(missing_ok=True)
         write_atomic(path, f"{readme.rstrip()}\n\n<!-- written: {' | '.join(contents)} -->\n")
         for name, made in contents.items():
-            write_atomic(out / name, made())
+            write_table(made, out / name) if isinstance(made, pd.DataFrame) else write_atomic(out / name, made())
         (out / LOCK).unlink(missing_ok=True)
-
-
-def _parquet(table: pd.DataFrame) -> bytes:
-    plain, content = table.copy(), io.BytesIO()
-    plain.attrs = {}
-    plain.to_parquet(content, index=False)
-    return content.getvalue()
 
 # %% ../../nbs/show/export.ipynb #e9c26b55
 def task_yaml(name: str, kind: str, special_tokens: bool = False) -> str:
@@ -233,7 +223,7 @@ def export_dataset(
     else:
         made = {name: {"test": table} for name, table in prompt_parts(source, **some).items()}
     tables = {f"{name}/{split}.parquet": table for name, splits in made.items() for split, table in splits.items()}
-    _replace(out, dataset_card(made), {name: partial(_parquet, table) for name, table in tables.items()})
+    _replace(out, dataset_card(made), tables)
     return {name: {split: len(t) for split, t in splits.items()} for name, splits in made.items()}
 
 # %% ../../nbs/show/export.ipynb #e979ba97
@@ -269,5 +259,5 @@ def import_pairs(
     parts = {folder: pairs[pairs["bias_type"] == bias_type] for folder, bias_type in folders.items()}
     readme = _readme("pair_set", [pairs], caution=reader.CAUTION)
     written = {f"{folder}/test.csv": some.drop(columns="bias_type") for folder, some in parts.items()}
-    _replace(out, readme, {name: partial(some.to_csv, index=False) for name, some in written.items()})
+    _replace(out, readme, written)
     return {folder: len(some) for folder, some in parts.items()}

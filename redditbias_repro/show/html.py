@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import re
 from collections.abc import Iterable
 from html.parser import HTMLParser
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from .saving import cell_text
+from .saving import _rendered, cell_text
 from ..stats.verdicts import VERDICTS
 
 if TYPE_CHECKING:  # named in annotations alone
@@ -81,19 +80,6 @@ def table_block(
 TYPES = {".svg": "image/svg+xml", ".png": "image/png"}
 WIDE = 2.2  # width by height, from which a figure scrolls on a phone: smaller, its words could not be read
 
-
-def _drawn(figure) -> dict[str, bytes]:
-    "A matplotlib figure as SVG and PNG"
-    import matplotlib
-
-    contents = {}
-    for suffix in TYPES:
-        content = io.BytesIO()
-        with matplotlib.rc_context({"svg.hashsalt": "redditbias_repro", "svg.fonttype": "path"}):
-            figure.savefig(content, format=suffix[1:], dpi=150, bbox_inches="tight", facecolor="white")
-        contents[suffix] = content.getvalue()
-    return contents
-
 # %% ../../nbs/show/html.ipynb #0ebdfb5d
 def figure_block(
     figure: Figure | str | Path,  # a matplotlib figure, or a path without a suffix
@@ -109,7 +95,7 @@ def figure_block(
         if not contents:
             raise FileNotFoundError(f"no figure {figure}: expected it as {' or '.join(TYPES)}")
     else:
-        contents = _drawn(figure)
+        contents = {s: _rendered(figure, s[1:], dpi=150, facecolor="white", metadata=None) for s in TYPES}
     suffix = min(contents, key=lambda s: len(contents[s]))
     uri = f"data:{TYPES[suffix]};base64,{base64.b64encode(contents[suffix]).decode('ascii')}"
     wide = _aspect(contents[suffix], suffix) > WIDE
@@ -254,50 +240,30 @@ def html_page(
     return page
 
 # %% ../../nbs/show/html.ipynb #2a8de333
-class _Page(HTMLParser):
-    "What of a page can be wrong"
-
-    def __init__(self):
-        super().__init__()
-        self.headings, self.ids, self.problems, self.targets = [], [], [], []
-        self.captions = self.tables = self.scripts = 0
-
-    def handle_starttag(self, tag, attrs):
-        about = dict(attrs)
-        if re.fullmatch("h[1-6]", tag):
-            self.headings.append(int(tag[1]))
-        if "id" in about:
-            self.ids.append(about["id"])
-        if tag == "img" and not (about.get("alt") or "").strip():
-            self.problems.append("a figure without a text")
-        if tag == "script":
-            self.scripts += 1
-        if tag == "th" and "scope" not in about:
-            self.problems.append("a heading of a table without scope")
-        self.tables, self.captions = self.tables + (tag == "table"), self.captions + (tag == "caption")
-        address = about.get("src") or (about.get("href") if tag == "link" else None)
-        if address and not address.startswith("data:"):
-            self.problems.append(f"{tag} is loaded from {address[:60]}")
-        if tag == "a" and about.get("href", "").startswith("#"):
-            self.targets.append(about["href"][1:])
-
-
 def page_problems(
     page: str,  # HTML
 ) -> list[str]:  # empty where all is well
     """What a reader without eyes, network or scripts would miss.
 
     Headings out of order, figures without a text, tables without a caption, ids that are there twice, files loaded."""
-    read = _Page()
-    read.feed(page)
-    found = list(read.problems)
-    if read.headings.count(1) != 1 or read.headings[:1] != [1]:
+    tags, parser = [], HTMLParser()
+    parser.handle_starttag = lambda tag, attrs: tags.append((tag, dict(attrs)))
+    parser.feed(page)
+    of = lambda name: [about for tag, about in tags if tag == name]
+    found = ["a figure without a text" for about in of("img") if not (about.get("alt") or "").strip()]
+    found += ["a heading of a table without scope" for about in of("th") if "scope" not in about]
+    loaded = [(tag, about.get("src") or (about.get("href") if tag == "link" else "") or "data:") for tag, about in tags]
+    found += [f"{tag} is loaded from {place[:60]}" for tag, place in loaded if not place.startswith("data:")]
+    headings = [int(tag[1]) for tag, _ in tags if re.fullmatch("h[1-6]", tag)]
+    if headings.count(1) != 1 or headings[:1] != [1]:
         found.append("not one first heading")
-    found += [f"a heading {b} below {a}" for a, b in zip(read.headings, read.headings[1:]) if b > a + 1]
-    found += [f"the id {i!r} twice" for i in sorted({i for i in read.ids if read.ids.count(i) > 1})]
-    found += [f"a link to {t!r}, which is not there" for t in read.targets if t not in read.ids]
-    found += ["a script beside ours"] if read.scripts > 1 else []
-    found += ["a table without a caption"] if read.captions < read.tables else []
+    found += [f"a heading {b} below {a}" for a, b in zip(headings, headings[1:]) if b > a + 1]
+    ids = [about["id"] for _, about in tags if "id" in about]
+    found += [f"the id {i!r} twice" for i in sorted({i for i in ids if ids.count(i) > 1})]
+    targets = [about["href"][1:] for about in of("a") if about.get("href", "").startswith("#")]
+    found += [f"a link to {t!r}, which is not there" for t in targets if t not in ids]
+    found += ["a script beside ours"] if len(of("script")) > 1 else []
+    found += ["a table without a caption"] if len(of("caption")) < len(of("table")) else []
     style = re.sub(r"data:[^\"')]*", "", "".join(re.findall(r"(?s)<style>.*?</style>", page)))
     found += ["a style that loads something"] if re.search(r"url\(|@import", style) else []
     return found

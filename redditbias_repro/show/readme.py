@@ -16,7 +16,7 @@ from ..data.pairs import corpus_title, released_papers
 from ..metrics.association import OVER
 from ..models.loading import DEFAULT_MODEL
 from ..records import DEFAULT_PAPER, check_known, resource
-from .saving import to_markdown
+from .saving import from_to, to_markdown
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
     TASKS,
@@ -199,11 +199,9 @@ def asking_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str
         n = own["turn"][~plain].nunique()
         chats = "in a chat" if n == 1 else f"in {n} chats"
         for of, rows in (("bare", own[plain]), (chats, own[~plain])):
-            for measure, cell in (
-                ("association", _ends_cell("association", "{:.2f}")),
-                ("t", _ends_cell("t", "{:.1f}")),
-            ):
-                parts.append({"model": model, "measure": f"{measure}, {of}", **_by_type(rows, cell)})
+            for column, text in (("association", "{:.2f}"), ("t", "{:.1f}")):
+                each = _by_type(rows, lambda of_type: _ends_cell(of_type, column, text))
+                parts.append({"model": model, "measure": f"{column}, {of}", **each})
     titles = type_titles(None, paper)
     shown = pd.DataFrame(parts, columns=["model", "measure", *titles]).rename(columns=titles)
     shown = shown.sort_values(["model", "measure"], kind="stable")
@@ -227,14 +225,9 @@ def parts_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     return to_markdown(table, _caption("parts", **said)) if rows else ""
 
 
-def _ends_cell(column: str, text: str) -> Callable:
+def _ends_cell(rows: pd.DataFrame, column: str, text: str) -> str:
     "Of rows the smallest to the largest value; of t with a star where each is significant"
-
-    def cell(rows: pd.DataFrame) -> str:
-        ends = dict.fromkeys(text.format(v) for v in (rows[column].min(), rows[column].max()))
-        return " to ".join(ends) + (_star(rows["p_t"] < 0.05) if column == "t" else "")
-
-    return cell
+    return from_to(rows[column], text) + (_star(rows["p_t"] < 0.05) if column == "t" else "")
 
 
 def associations_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
@@ -277,7 +270,7 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
     ]  # fmt: skip
     if not rows:
         return ""
-    types, most = _range(table["bias_types"]), int(table["seeds"].max())
+    types, most = from_to(table["bias_types"]), int(table["seeds"].max())
     seeds = "one training each" if most == 1 else f"up to {most} training seeds per type"
     return _of_models(pd.DataFrame(rows), _caption("methods", types=types, seeds=seeds))
 
@@ -318,12 +311,6 @@ def _of_models(table: pd.DataFrame, caption: str) -> str:
     if len(models) > 1:
         return to_markdown(table, caption)
     return to_markdown(table.drop(columns="model"), f"{models[0]}. {caption}")
-
-
-def _range(values: pd.Series) -> str:
-    "Whole numbers from the least to the most"
-    low, high = int(values.min()), int(values.max())
-    return f"{low}" if low == high else f"{low} to {high}"
 
 # %% ../../nbs/show/readme.ipynb #a67c0413
 def _bias_change_cell(group: pd.DataFrame) -> str:

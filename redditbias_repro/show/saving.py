@@ -45,6 +45,11 @@ def cell_text(
     digits = f"{float(f'{value:.3g}'):.0f}" if abs(value) >= 999.5 else f"{value:#.3g}".rstrip(".")
     return f"{value:.4f}" if len(digits.partition(".")[2]) > 4 else digits
 
+
+def from_to(values: pd.Series, text: str = "{}") -> str:
+    "The smallest to the largest value, once where both are printed alike; empty where there is none"
+    return " to ".join(dict.fromkeys(text.format(v) for v in (values.min(), values.max()))) if len(values) else ""
+
 # %% ../../nbs/show/saving.ipynb #ca073419
 def plain_rows(
     table: pd.DataFrame,
@@ -271,12 +276,13 @@ def same_drawing(before: str, now: str) -> bool:
     return bool((np.abs(np.subtract(*places)) <= _VISIBLE).all())
 
 
-def _rendered(figure, kind: str) -> bytes:
+def _rendered(figure, kind: str, **how) -> bytes:
     import matplotlib
 
-    content, metadata = io.BytesIO(), {"svg": {"Date": None}, "png": {"Software": None}}[kind]
+    content = io.BytesIO()
+    how = {"dpi": 200, "metadata": {"svg": {"Date": None}, "png": {"Software": None}}[kind]} | how
     with matplotlib.rc_context({"svg.hashsalt": "redditbias_repro", "svg.fonttype": "path"}):
-        figure.savefig(content, format=kind, dpi=200, bbox_inches="tight", metadata=metadata)
+        figure.savefig(content, format=kind, bbox_inches="tight", **how)
     return content.getvalue()
 
 # %% ../../nbs/show/saving.ipynb #510dd0ef

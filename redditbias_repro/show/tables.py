@@ -95,16 +95,7 @@ _SPECS = resource("tables.toml")
 LMB_COLUMNS = tuple(_SPECS["lmb"]["columns"])
 ALARM_COLUMNS = ("model", "method", "corpus", "split", "bias_type", "n", *TESTS)
 ALARM_COLUMNS += (*CONTRAST_TESTS, "association_low", "association_high")
-_ALARMS_SHOWN = {
-    "model": "model", "method": "no bias because of", "bias_type": "bias type", "n": "models or draws",
-    "p": "paper's t", "p_cluster": "t per target term", "association_independent": "association, independent sentences",
-    "association": "association, starred test",
-}  # fmt: skip
-_SPECS["false_alarms"] = {
-    "metric": "false_alarms",
-    "columns": list(ALARM_COLUMNS),
-    "places": ["corpus", "split", "-method", "model", "order", "bias_type"],
-}
+_SPECS["false_alarms"]["columns"] = list(ALARM_COLUMNS)
 
 # %% ../../nbs/show/tables.ipynb #11ca93f0
 SHOWN_LIKE = {"attribute_changes": "changes", "sequence": "changes"}
@@ -462,7 +453,7 @@ def false_alarm_table(
     table = pd.concat([_all_random(table), table], ignore_index=True)
     ends = [rate_interval(rate, n) for rate, n in zip(table["association"].astype(float), table["n"])]
     table[["association_low", "association_high"]] = pd.DataFrame(ends, index=table.index, columns=range(2))
-    table.attrs["shown"] = _ALARMS_SHOWN
+    table.attrs["shown"] = _SPECS["shown"]["false_alarms"]
     return table
 
 

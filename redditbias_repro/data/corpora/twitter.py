@@ -5,7 +5,6 @@
 # %% ../../../nbs/data/corpora/twitter.ipynb #926c79ae
 from __future__ import annotations
 
-import importlib
 import itertools
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
@@ -16,7 +15,7 @@ import regex
 
 from ..contexts import split_conversations
 from ..registry import SPLITS, fetch, read_lines, with_corpus
-from ...records import check_known, write_atomic
+from ...records import check_known, needed, write_atomic
 
 # %% auto #0
 __all__ = ['read_conversations']
@@ -64,11 +63,7 @@ _PUNCTUATION = regex.compile(f"[{regex.escape(PUNCTUATION)}]")
 
 
 def _needed(name: str):
-    try:
-        return importlib.import_module(name)
-    except ModuleNotFoundError as e:
-        needed = f"ParlAI's preparation needs {name}: pip install emoji unidecode"
-        raise ModuleNotFoundError(needed, name=name) from e
+    return needed(name, f"ParlAI's preparation needs {name}: pip install emoji unidecode", ModuleNotFoundError)
 
 
 @lru_cache(maxsize=1 << 14)

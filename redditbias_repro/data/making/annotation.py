@@ -16,7 +16,7 @@ import pandas as pd
 
 from . import sheets
 from ..registry import check_columns, paired_targets
-from ...records import check_known, project_path, write_atomic
+from ...records import check_known, needed, project_path, write_atomic
 from ...specs import BiasSpec
 
 # %% auto #0
@@ -204,14 +204,9 @@ class LabelScreen:
 
     def show(self) -> Any:  # an ipywidgets box
         "The screen. `ImportError` says what to install"
-        try:
-            import ipywidgets as w
-            from ipyevents import Event
-        except ImportError as e:
-            raise ImportError(
-                "the labelling screen needs ipywidgets and ipyevents: pip install ipywidgets ipyevents, and restart "
-                "JupyterLab. A spreadsheet does as well"
-            ) from e
+        way_out = "pip install ipywidgets ipyevents, and restart JupyterLab. A spreadsheet does as well"
+        said = f"the labelling screen needs ipywidgets and ipyevents: {way_out}"
+        w, ipyevents = (needed(name, said, ImportError) for name in ("ipywidgets", "ipyevents"))
         self.bar: Any = w.IntProgress(max=2 * len(self.table), layout={"width": "100%"})
         self.text: Any = w.HTML()
         titles = {"1": "1  biased", "0": "0  not biased", "x": "x  leave empty", "ArrowLeft": "←  back"}
@@ -219,7 +214,7 @@ class LabelScreen:
         for key, button in self.buttons.items():
             button.on_click(partial(self._do, key))
         box = w.VBox([self.bar, self.text, w.HBox(list(self.buttons.values()))], layout={"max_width": "50em"})
-        Event(source=box, watched_events=["keydown"], prevent_default_action=True).on_dom_event(self.press)
+        ipyevents.Event(source=box, watched_events=["keydown"], prevent_default_action=True).on_dom_event(self.press)
         self._draw()
         return box
 

@@ -23,7 +23,7 @@ import regex
 
 import redditbias_repro.data.registry as registry
 from . import retrieval
-from ...records import write_atomic
+from ...records import progress_bar, write_atomic
 from ...specs import BiasSpec, load_specs, match_terms
 
 # %% auto #0
@@ -325,12 +325,10 @@ def collect_sentences(
 
     Of posts of one bias type, from `find_posts`: so many for each keyword; None: `default_cap`, and all where there is
     none. id, attribute in window, comment, phrase, target, attribute; `.attrs["counts"]`: each step."""
-    from tqdm.auto import tqdm
 
     cap = default_cap(spec) if cap is None else cap
     taken, rows, counts, seen = Counter(), [], Counter(posts=len(posts)), set()
-    todo = zip(posts["id"], posts["body"])
-    for id, body in tqdm(todo, total=len(posts), delay=2, leave=False, disable=not progress):
+    for id, body in progress_bar(zip(posts["id"], posts["body"]), total=len(posts), disable=not progress):
         text = clean_post(body)
         same = "".join(text.split())
         keywords = keywords_of(text, spec)

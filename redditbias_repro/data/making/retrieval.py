@@ -32,7 +32,7 @@ import regex
 
 import redditbias_repro.data.registry as registry
 from ..registry import FetchError
-from ...records import DEFAULT_PAPER, check_known, digest, write_atomic
+from ...records import DEFAULT_PAPER, check_known, digest, progress_bar, write_atomic
 from ...specs import BIAS_TYPES, BiasSpec, find_terms, load_spec, load_specs, match_terms
 
 # %% auto #0
@@ -168,16 +168,14 @@ def _unpacked(path: Path, raw) -> tuple[Iterator[bytes], tuple]:
 # %% ../../../nbs/data/making/retrieval.ipynb #9af0755f
 def read_blocks(path: Path, stats: Counter[str], progress: bool) -> Iterator[bytes]:
     "What a file holds, decompressed, in blocks; a file that cannot be read to its end counts as torn"
-    from tqdm.auto import tqdm
-
     if not path.stat().st_size:
         warnings.warn(f"{path} is empty: was it downloaded?", stacklevel=2)
         stats["torn"] += 1
         return
     with path.open("rb", buffering=0) as raw:
         blocks, broken = _unpacked(path, io.BufferedReader(raw, BLOCK))
-        how = dict(unit="B", unit_scale=True, desc=path.name, delay=2, leave=False, disable=not progress)
-        with tqdm(total=path.stat().st_size, **how) as bar:
+        how = dict(unit="B", unit_scale=True, desc=path.name, disable=not progress)
+        with progress_bar(total=path.stat().st_size, **how) as bar:
             try:
                 for block in blocks:
                     stats["bytes"] += len(block)
@@ -375,8 +373,6 @@ def search_comments(
 
     It is in seconds since 1970, its end not included. `between` is called after each window with the `skip` to go on
     from. `FetchError` if the service does not answer; `ValueError` for an empty period."""
-    from tqdm.auto import tqdm
-
     queries, size = list(queries), service.size
     if not after < before or size < 2:
         empty, small = f"the period from {after} to {before} is empty", f"size is {size}: expected at least 2"
@@ -384,8 +380,7 @@ def search_comments(
     whole = {"start": after, "width": before - after}
     place, last = {"query": 0, **whole} | (skip or {}), 0.0
     seen = place.pop("seen", {})  # ids, as keys
-    bar = tqdm(total=len(queries), initial=place["query"], unit="query", delay=2, leave=False, disable=not progress)
-    with bar:
+    with progress_bar(total=len(queries), initial=place["query"], unit="query", disable=not progress) as bar:
         while place["query"] < len(queries):
             start, end = place["start"], min(place["start"] + place["width"], before)
             time.sleep(max(0.0, last + 1 / service.rate - time.monotonic()))
@@ -698,8 +693,6 @@ def make_phrases(
     progress: bool = True,  # show a bar
 ) -> pd.DataFrame:  # id, attribute in window, comment, phrase, target; `.attrs["counts"]` says how many each step left
     "Comments cleaned and cut to phrases, each phrase once (RedditBias §2.2). `ValueError` for an unknown mode"
-    from tqdm.auto import tqdm
-
     check_known("mode", mode, WINDOWS)
     name = spec.name.rpartition("/")[2]
     single_target = name in SINGLE_TARGET if single_target is None else single_target
@@ -713,8 +706,7 @@ def make_phrases(
         counts["with one target"] = len(comments)
     targets = _single(spec.target_terms(1))
     rows = []
-    bar = tqdm(comments.itertuples(index=False), total=len(comments), delay=2, leave=False, disable=not progress)
-    for id, comment in bar:
+    for id, comment in progress_bar(comments.itertuples(index=False), total=len(comments), disable=not progress):
         found = find_windows(comment, targets, spec.attributes1, mode, every)
         rows += [(id, near, comment, phrase, target) for target, phrase, near in found]
     phrases = pd.DataFrame(rows, columns=["id", "attribute in window", "comment", "phrase", "target"])
