@@ -194,8 +194,7 @@ def _models(args) -> list[str]:
 
 
 def _measure(args) -> None:
-    if vars(args).get("limit") and args.save:
-        raise ValueError("--limit is for a quick try, and --save stores what tables are made of: give one of them")
+
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
 
@@ -281,8 +280,7 @@ def _perplexity(args) -> None:
 # %% ../nbs/cli.ipynb #7c20d3b4
 def _plan(args) -> None:
     "What sets can show of association, and what an effect needs"
-    if args.record and args.model != args.parser.get_default("model"):
-        raise ValueError("--record and --model both say how contrasts vary: give one of them")
+
     from redditbias_repro.metrics.plan import make_plans, plan_said, plan_table
 
     asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
@@ -531,19 +529,9 @@ def _is_of_results(args) -> bool:
 
 def _check_export(args) -> None:
     "`ValueError` for an option of something else than what is exported"
-    of_texts = dict.fromkeys(("axes", "templates", "bias_type", "prompts")) | {"corpus": "auto", "swap": "targets"}
-    of_results = {"benchmark": None, "organization": "not stated", "model": None, "results": None}
-    refused = {"axes": None, "templates": None, **of_results}
-    if _is_of_results(args):
-        refused = of_texts | {"split": "test", "special_tokens": False}
-        refused |= {"benchmark": None} if args.what == "every-eval-ever" else {"organization": "not stated"}
-    elif args.prompts:
-        refused = {"bias_type": None, "corpus": "auto", "swap": "targets", "split": "test"}
-    if args.what == "dataset":
-        refused |= {"split": "test", "special_tokens": False}
-    for name, default in refused.items():
-        if getattr(args, name) != default:
-            of = "" if _is_of_results(args) else f" of {'prompts' if args.prompts else 'pairs'}"
+    of, takes = "" if _is_of_results(args) else f" of {'prompts' if args.prompts else 'pairs'}", args.about["takes"]
+    for name in (n for names in takes.values() for n in names if n not in takes[args.what + of]):
+        if getattr(args, name) != args.parser.get_default(name):
             what = f"export {args.what}`{of}"
             raise ValueError(f"--{name.replace('_', '-')} does not go with `{what}: see `redditbias export --help`")
 
@@ -689,16 +677,13 @@ def _debias(args) -> None:
     from redditbias_repro.data.pairs import bias_spec
     from redditbias_repro.records import read_lines
 
-    if args.spec and args.bias_type:
-        raise ValueError("--spec and --bias-type both say what to debias for: give one of them")
     if args.spec and Path(args.spec).suffix.lower() != ".toml":
         raise ValueError(f"--spec {args.spec} is not a TOML file: give a packaged name as --bias-type")
     if Path(args.model).is_dir() and os.path.realpath(args.model) == os.path.realpath(args.out):
         raise ValueError(f"--out {args.out} is the model to debias: give another folder")
     if not args.out.name:
         raise ValueError(f"--out {args.out} has no name of its own: name a new folder")
-    if args.texts and args.corpus != args.parser.get_default("corpus"):
-        raise ValueError("--texts and --corpus both say what to train on: give one of them")
+
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec, args.lora_rank)
@@ -849,8 +834,6 @@ def _report(args) -> None:
     from redditbias_repro.records import project_path, read_records, write_atomic
     from redditbias_repro.show import readme as reports
 
-    if args.html and args.readme:
-        raise ValueError("--html writes a report of its own, and --readme fills README.md and docs: give one of them")
     _check_paper(args.paper)
     if args.html:
         from redditbias_repro.papers.report import write_report
@@ -1096,6 +1079,9 @@ def main(argv: list[str] | None = None) -> int:
             _placed(args)
         try:
             with _as_asked(args):
+                for names, why in args.about.get("apart", {}).items():
+                    if all(vars(args).get(n) not in (None, args.parser.get_default(n)) for n in names.split()):
+                        raise ValueError(f"{why}: give one of them")
                 args.run(args)
                 sys.stdout.flush()
         finally:  # also where one of several models failed

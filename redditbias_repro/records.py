@@ -103,22 +103,17 @@ def console_width() -> int:
     return shutil.get_terminal_size((0, 0)).columns
 
 
-@contextlib.contextmanager
-def without_bars() -> Iterator[None]:
+def without_bars() -> contextlib.AbstractContextManager:
     "While this lasts, work shows no progress bars of its own"
+    from unittest.mock import patch
+
     import tqdm.auto
 
-    shown = tqdm.auto.tqdm
-
-    class Silent(shown):  # a class, for libraries that are imported now derive theirs from it
+    class Silent(tqdm.auto.tqdm):  # a class, for libraries that are imported now derive theirs from it
         def __init__(self, *args, **options):
             super().__init__(*args, **{**options, "disable": True})
 
-    tqdm.auto.tqdm = Silent
-    try:
-        yield
-    finally:
-        tqdm.auto.tqdm = shown
+    return patch.object(tqdm.auto, "tqdm", Silent)
 
 # %% ../nbs/records.ipynb #ab22cdf3
 @cache
@@ -248,9 +243,8 @@ def read_toml(
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as e:
-        raise ValueError(
-            f"{path}: not a TOML file in UTF-8 ({e}): correct it there, with texts in quotation marks"
-        ) from e
+        said = f"{path}: not a TOML file in UTF-8 ({e})"
+        raise ValueError(f"{said}: correct it there, with texts in quotation marks") from e
 
 
 def read_lines(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import random
 import re
 import warnings
@@ -141,13 +142,6 @@ def _readers() -> dict:
 _PAIR = ("text1", "text2")
 
 
-def _is_file(source) -> bool:
-    try:
-        return Path(source).is_file()
-    except OSError:  # a text that is too long for a name
-        return False
-
-
 def _kind(path: Path) -> str:
     "csv, txt or parquet, as its name says. `ValueError` for another"
     kind = next((x.lower() for x in path.suffixes[::-1] if x.lower() != ".gz"), "")
@@ -249,9 +243,8 @@ def _warn_of_pairs(table: pd.DataFrame, spec: BiasSpec, name: str) -> None:
     if turned.sum() > len(table) / 2:
         warnings.warn(f"{name}: text1 is for the minoritized group, but most pairs have words of the other one there")
     elif lost := int((~right & ~turned).sum()):
-        warnings.warn(
-            f"{lost} of {len(table)} pairs of {name} hold no word of {title}: do they differ in something else?"
-        )
+        said = f"{lost} of {len(table)} pairs of {name} hold no word of {title}"
+        warnings.warn(f"{said}: do they differ in something else?")
 
 # %% ../../nbs/data/contexts.ipynb #b19f3114
 def contexts(
@@ -290,10 +283,6 @@ def contexts(
     return table
 
 
-def _named_file(source) -> bool:
-    return isinstance(source, (str, Path)) and _is_file(source)
-
-
 def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame:
     "Pairs of what holds contexts"
     texts, corpus = _texts(source, split, column)
@@ -304,7 +293,7 @@ def _made(source, spec: BiasSpec, n, split, column, about: dict) -> pd.DataFrame
     if not len(table):
         of = f"no context with a word of {spec.title or spec.name or 'the specification'}"
         of += "" if about["direction"] == "both" else f" that direction {about['direction']} takes"
-        where = source if _named_file(source) else corpus["name"]
+        where = source if isinstance(source, (str, Path)) and os.path.isfile(source) else corpus["name"]
         raise ValueError(f"{where}: {of if next(read) else 'no contexts at all: expected one per row or line'}")
     table.attrs = {"corpus": {"files": {}, "note": "", **corpus, **about}}
     return table
@@ -314,7 +303,7 @@ def _holds_pairs(source) -> bool:
     "Whether this is a file or table with columns text1 and text2"
     if isinstance(source, pd.DataFrame):
         return set(_PAIR) <= set(source) and "context" not in source
-    if not isinstance(source, (str, Path)) or str(source) in _readers() or not _is_file(source):
+    if not isinstance(source, (str, Path)) or str(source) in _readers() or not os.path.isfile(source):
         return False
     return set(_PAIR) <= set(_columns(Path(source)) or ())
 
@@ -341,7 +330,7 @@ def _texts(source, split, column) -> tuple[Iterable[str], dict]:
         raise TypeError("no source of contexts is given: expected a corpus, a file, texts or a table")
     if not named:
         return source, {"name": "texts", "split": ""}
-    if not _is_file(source):
+    if not os.path.isfile(source):  # false of a text that is too long for a name, too
         raise FileNotFoundError(f"corpus {str(source)[:200]!r} is not a file, nor one of {', '.join(readers)}")
     path = Path(source)
     more = {} if column is None else {"column": column}

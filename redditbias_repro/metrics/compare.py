@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from .association import association_change
 from .language_model import base_cut, measure_lmb
 from .likelihood import measure_likelihood_bias
 from ..models.loading import check_models
-from ..records import check_known
+from ..records import check_known, resource
 from ..stats.multiplicity import holm
 from ..stats.packing import unpack_pairs
 from ..stats.paired import MARGIN, bias_change, decided, mean_test, preference_share, sign_flip
@@ -59,10 +58,14 @@ def _matched(records_a: Iterable[dict], records_b: Iterable[dict], fields: tuple
         yield a, b
 
 
-def _table(rows: list[dict], columns: tuple[str, ...], p: str) -> pd.DataFrame:
-    "Rows with p_holm, the p of a column corrected over them"
-    table = pd.DataFrame(rows, columns=[c for c in columns if c != "p_holm"])
-    return table.assign(p_holm=holm(table[p].astype(float)))[list(columns)]
+COLUMNS = resource("tables.toml")["compared"]  # of tables of two models, by what was compared
+
+
+def _table(rows: list[dict], what: str, p: str, alpha: float = 0.05) -> pd.DataFrame:
+    "Rows with p_holm, the p of a column corrected over them, and the verdicts that hold after it"
+    table = pd.DataFrame(rows, columns=COLUMNS[what])
+    table = table.assign(p_holm=holm(table[p].astype(float)))
+    return table.assign(verdict=decided(table["verdict"], table["p_holm"], alpha)) if "verdict" in table else table
 
 
 def _made_of(a: dict, b: dict) -> bool:
@@ -115,39 +118,27 @@ def compare_gaps(
     margin: float = MARGIN,  # of the verdict "equally", nats
     alpha: float = 0.05,
     seed: int = 0,  # of flips and of the bootstrap
-) -> dict[str, Any]:  # see `COMPARED`
+) -> dict[str, Any]:  # of the columns `compared.pairs` of `resources/tables.toml`
     "Whether a model's gaps are larger or smaller than another's, and how often each prefers the first of a pair"
     if not 0 < alpha < 1 or not margin >= 0:
         raise ValueError(f"alpha {alpha}, margin {margin}: expected alpha between 0 and 1, and a margin of 0 or more")
     a, b = np.asarray(a, float), np.asarray(b, float)
-    change, ones = asdict(bias_change(a, b, clusters, margin, alpha, seed)), np.ones_like(a)
+    c, ones = bias_change(a, b, clusters, margin, alpha, seed), np.ones_like(a)
     drawn = _resampled(np.c_[a, ones], np.c_[b, ones], clusters, _ratio, seed, 1 - alpha)
     prefers = [np.c_[(g < 0), (g != 0)].astype(float) for g in (a, b)]  # a tie prefers neither
     shares = _resampled(*prefers, clusters, _share, seed, 1 - alpha)
     share_a, share_b = preference_share(a).share, preference_share(b).share
-    names = {
-        "n": "n", "gap_a": "gap_before", "gap_b": "gap_after", "difference": "change", "t": "t", "p": "p",
-        "difference_low": "change_low", "difference_high": "change_high", "n_clusters": "n_clusters",
-        "p_cluster": "p_cluster", "cluster_low": "change_cluster_low", "cluster_high": "change_cluster_high",
-        "size_difference": "bias_change", "size_low": "bias_change_low", "size_high": "bias_change_high",
-        "p_size": "p_bias_change", "verdict": "verdict", "verdict_cluster": "verdict_cluster",
-    }  # fmt: skip
     return {
-        "t_a": mean_test(a, alpha=alpha).t, "t_b": mean_test(b, alpha=alpha).t,
-        **{k: change[v] for k, v in names.items()},
+        "n": c.n, "t_a": mean_test(a, alpha=alpha).t, "t_b": mean_test(b, alpha=alpha).t,
+        "gap_a": c.gap_before, "gap_b": c.gap_after, "t": c.t, "p": c.p, "n_clusters": c.n_clusters,
+        "difference": c.change, "difference_low": c.change_low, "difference_high": c.change_high,
+        "cluster_low": c.change_cluster_low, "cluster_high": c.change_cluster_high, "p_cluster": c.p_cluster,
+        "size_difference": c.bias_change, "size_low": c.bias_change_low, "size_high": c.bias_change_high,
+        "p_size": c.p_bias_change, "verdict": c.verdict, "verdict_cluster": c.verdict_cluster,
         "bootstrap_low": drawn["change_low"], "bootstrap_high": drawn["change_high"],
         "share_a": share_a, "share_b": share_b, "share_difference": share_b - share_a,
         "share_low": shares["change_low"], "share_high": shares["change_high"], "p_share": shares["p"],
     }  # fmt: skip
-
-# %% ../../nbs/metrics/compare.ipynb #9629c98e
-COMPARED = (
-    "a", "b", "paper", "bias_type", "corpus", "split", "n", "same_tokens", "t_a", "t_b", "gap_a", "gap_b",
-    "difference", "difference_low", "difference_high", "t", "p",
-    "n_clusters", "bootstrap_low", "bootstrap_high", "cluster_low", "cluster_high", "p_cluster",
-    "size_difference", "size_low", "size_high", "p_size", "p_holm", "verdict", "verdict_cluster",
-    "share_a", "share_b", "share_difference", "share_low", "share_high", "p_share",
-)  # fmt: skip
 
 # %% ../../nbs/metrics/compare.ipynb #af7a8d00
 def compare_pairs(
@@ -157,7 +148,7 @@ def compare_pairs(
     alpha: float = 0.05,
     seed: int = 0,
     outliers: str = "base",  # "base": A's are taken out, or B's where A was made of it; "all": all pairs
-) -> pd.DataFrame:  # the columns of `COMPARED`: differences are B − A, negative gaps are stereotypical
+) -> pd.DataFrame:  # the columns `compared.pairs`: differences are B − A, negative gaps are stereotypical
     "Is B more or less biased than A on the same pairs? `ValueError` where pairs or settings are not the same"
     check_known("outliers", outliers, ("base", "all"))
     whole = [[r for r in records if "pairs" in r["values"]] for records in (records_a, records_b)]
@@ -171,8 +162,7 @@ def compare_pairs(
         gap_a, gap_b, clusters, same = _gaps(one, other, outliers)
         about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}, "same_tokens": same}
         rows.append({**about, **compare_gaps(gap_a, gap_b, clusters, margin, alpha, seed)})
-    table = _table(rows, COMPARED, "p_size")
-    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))
+    return _table(rows, "pairs", "p_size")
 
 
 def compare_models(
@@ -193,18 +183,11 @@ def compare_models(
     records = [measure_lmb(model, bias_types, corpus, split, "all", seed, **how) for model in (a, b)]
     return compare_pairs(*records, margin=margin, seed=seed, outliers=outliers)
 
-# %% ../../nbs/metrics/compare.ipynb #8303d4ce
-ASSOCIATIONS_COMPARED = (
-    "a", "b", "paper", "bias_type", "corpus", "split", "n", "association_a", "association_b",
-    "difference", "low", "high", "p", "size_difference", "size_low", "size_high", "p_size", "p_holm", "verdict",
-    "frequency_difference", "frequency_low", "frequency_high", "p_frequency", "tells", "tells_low", "tells_high",
-)  # fmt: skip
-
 # %% ../../nbs/metrics/compare.ipynb #4d889541
 def compare_associations(
     records_a: Iterable[dict[str, Any]],  # from `measure_association`
     records_b: Iterable[dict[str, Any]],  # of another model, on the same sentences
-) -> pd.DataFrame:  # the columns of `ASSOCIATIONS_COMPARED`: differences are B − A
+) -> pd.DataFrame:  # the columns `compared.associations`: differences are B − A
     "Does B associate more or less than A? `ValueError` where sentences or settings are not the same"
     names = {
         "association_a": "before", "association_b": "after", "difference": "change", "size_difference": "bias_change",
@@ -216,15 +199,9 @@ def compare_associations(
         change = association_change(one, [other])
         about = {"a": _label(one), "b": _label(other), **{f: one[f] for f in fields}}
         rows.append(about | change | {name: change[own] for name, own in names.items()})
-    table = _table([{k: r.get(k) for k in ASSOCIATIONS_COMPARED} for r in rows], ASSOCIATIONS_COMPARED, "p_size")
-    return table.assign(verdict=decided(table["verdict"], table["p_holm"]))
+    return _table([{k: r.get(k) for k in COLUMNS["associations"]} for r in rows], "associations", "p_size")
 
 # %% ../../nbs/metrics/compare.ipynb #f04b8d02
-PROMPTS_COMPARED = (
-    "a", "b", "axis", "descriptors", "templates", "share_a", "share_b", "difference", "low", "high", "p", "p_holm",
-)  # fmt: skip
-
-
 def _by_template(record: dict) -> np.ndarray:
     "(templates, 2): significant tests and all tests of each"
     values = record["values"]
@@ -236,7 +213,7 @@ def compare_prompts(
     records_a: Iterable[dict[str, Any]],  # from `measure_likelihood_bias`
     records_b: Iterable[dict[str, Any]],  # of another model, on the same prompts
     seed: int = 0,
-) -> pd.DataFrame:  # the columns of `PROMPTS_COMPARED`: shares of significant tests in percent, the difference B − A
+) -> pd.DataFrame:  # the columns `compared.prompts`: shares of significant tests in percent, the difference B − A
     "Does B tell more or fewer pairs of descriptors apart than A? `ValueError` where prompts are not the same"
     tested, rows = [r for r in records_a if r["values"].get("tests")], []
     for one, other in _matched(tested, records_b, ("bias_type",)):
@@ -250,7 +227,7 @@ def compare_prompts(
             "descriptors": one["values"]["descriptors"], "share_a": share_a, "share_b": share_b,
             "difference": share_b - share_a, "low": test["change_low"], "high": test["change_high"], "p": test["p"],
         })  # fmt: skip
-    return _table(rows, PROMPTS_COMPARED, "p")
+    return _table(rows, "prompts", "p")
 
 # %% ../../nbs/metrics/compare.ipynb #e6cbceb0
 def compare_on_prompts(
@@ -270,12 +247,6 @@ def compare_on_prompts(
     return compare_prompts(*(measure_likelihood_bias(m, source, **how) for m in (a, b)), seed=seed)
 
 # %% ../../nbs/metrics/compare.ipynb #ef2548f9
-LOGS_COMPARED = (
-    "a", "b", "task", "metric", "n", "mean_a", "mean_b", "difference", "low", "high", "t", "p_t", "p_flip", "p",
-    "n_clusters", "smallest", "p_holm", "verdict",
-)  # fmt: skip
-
-
 def _clusters_of(rows: pd.DataFrame, field: str | None) -> list | None:
     "What a field of each sample says. `ValueError` where one lacks it"
     if field is None:
@@ -304,12 +275,6 @@ def _compared_samples(rows: pd.DataFrame, cluster, margin, alpha: float, power: 
         "verdict": "equally" if inside else "more" if test.mean > 0 else "less",
     }  # fmt: skip
 
-
-def _only_one(both: pd.DataFrame) -> dict[tuple[str, str], int]:
-    "How many samples of a task only one model has"
-    alone = both[both["_merge"] != "both"]
-    return alone.groupby(["task", "_merge"], observed=True)["sample"].nunique().to_dict()
-
 # %% ../../nbs/metrics/compare.ipynb #3931591a
 def compare_logs(
     a: str | Path,  # as in `data.logs.read_log`
@@ -318,7 +283,7 @@ def compare_logs(
     margin: float | None = None,  # of the verdict "equally", in the metric's unit; None: it is not given
     alpha: float = 0.05,
     power: float = 0.8,  # of `smallest`
-) -> pd.DataFrame:  # the columns of `LOGS_COMPARED`: differences are B − A; attrs: left_out, what could not be compared
+) -> pd.DataFrame:  # the columns `compared.logs`: differences are B − A; attrs: left_out, what could not be compared
     """Two models on the samples of other tools' tasks, a row for each metric.
 
     `ValueError` where they share no sample, or one sample stands for two texts"""
@@ -334,7 +299,8 @@ def compare_logs(
         raise ValueError(f"{said}: expected one version of a task")
     left = [f"{what} (only {name})" for log, name in zip(logs, names) for what in log.attrs["left_out"]]
     only = {"left_only": names[0], "right_only": names[1]}
-    left += [f"{n} samples of {task} (only {only[way]})" for (task, way), n in _only_one(both).items()]
+    alone = both[both["_merge"] != "both"].groupby(["task", "_merge"], observed=True)["sample"].nunique()
+    left += [f"{n} samples of {task} (only {only[way]})" for (task, way), n in alone.items()]
     rows = []
     for (task, metric), own in shared.groupby(["task", "metric"], sort=False):
         if len(own) > 1:
@@ -342,7 +308,6 @@ def compare_logs(
             rows.append(about | _compared_samples(own, cluster, margin, alpha, power))
     if not rows:
         raise ValueError(f"{a} and {b} share only one sample of each task: a test needs two or more")
-    table = _table(rows, LOGS_COMPARED, "p")
-    table = table.assign(verdict=decided(table["verdict"], table["p_holm"], alpha))
+    table = _table(rows, "logs", "p", alpha)
     table.attrs["left_out"] = left
     return table

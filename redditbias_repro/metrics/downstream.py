@@ -9,9 +9,9 @@ import os
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pandas as pd
 from safetensors.torch import load_model as load_weights
@@ -21,9 +21,6 @@ from torch import nn
 from ..models.loading import open_model
 from ..records import digest, new_record, split_settings
 from ..stats.resampling import verdict_of
-
-if TYPE_CHECKING:  # named in annotations alone
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
 __all__ = []
@@ -59,32 +56,22 @@ def corpus_of(train: pd.DataFrame, test: pd.DataFrame) -> dict[str, Any]:
     return {**tested, "files": {**trained["files"], **tested["files"]}, "note": trained["note"]}
 
 # %% ../../nbs/metrics/downstream.ipynb #1919cb8d
+@dataclass
 class TaskRun:
     "One measurement of a task, whose folder holds what is done of it"
 
-    net: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
-    about: dict[str, Any]
-    task: Any
-    settings: dict[str, Any]
-    started: float
-    corpus: dict[str, Any]
-    folder: Path
+    task: Any  # with a seed
+    model: str | Path | tuple[Any, ...]  # as in `open_model`
+    train: pd.DataFrame
+    test: pd.DataFrame
+    settings: dict[str, Any]  # what a record says of training
+    out_dir: str | Path
+    started: float  # when, of `time.perf_counter`
 
-    def __init__(
-        self,
-        task: Any,
-        model: str | Path | tuple[Any, ...],
-        train: pd.DataFrame,
-        test: pd.DataFrame,
-        settings: dict[str, Any],
-        out_dir: str | Path,
-        started: float,
-    ):
-        "`task` has a seed; `settings` are what a record says of training; `started` is when, of `time.perf_counter`"
-        self.net, self.tokenizer, self.about = open_model(model, dtype="float32")
-        self.task, self.settings, self.started, self.corpus = task, settings, started, corpus_of(train, test)
-        self.folder = run_folder(out_dir, self.about, settings, asdict(task), self.corpus["files"])
+    def __post_init__(self):
+        self.net, self.tokenizer, self.about = open_model(self.model, dtype="float32")
+        self.corpus = corpus_of(self.train, self.test)
+        self.folder = run_folder(self.out_dir, self.about, self.settings, asdict(self.task), self.corpus["files"])
 
     def learn(self, module: nn.Module, rows: Callable[[], list[dict[str, Any]]], **how: Any) -> nn.Module:
         "The module after training on the rows, which are made where they are needed"

@@ -24,15 +24,7 @@ from .downstream import LEARNING_RATE, MAX_TOKENS, TaskRun, judged
 from ..models.loading import DEFAULT_MODEL
 from ..records import check_known, progress_bar, write_atomic
 from ..scoring.passes import last_hidden_states
-from redditbias_repro.stats.resampling import (
-    bootstrap_interval,
-    cluster_sums,
-    pack_bits,
-    pack_dialogues,
-    paired_test,
-    shared_dialogues,
-    unpack_bits,
-)
+from ..stats import resampling
 
 if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -80,11 +72,7 @@ PRESETS = {
 
 
 def encode(
-    turns: pd.DataFrame,
-    examples: pd.DataFrame,
-    tokenizer: PreTrainedTokenizerBase,
-    max_tokens: int = MAX_TOKENS,
-    preset: str = "default",
+    turns: pd.DataFrame, examples: pd.DataFrame, tokenizer: PreTrainedTokenizerBase, preset: str = "default"
 ) -> list[list[int]]:
     "Token ids of what the model reads of each example, its parts joined by a preset of `PRESETS`"
     between, joined = PRESETS[preset]["between"], PRESETS[preset]["joined"]
@@ -96,8 +84,8 @@ def encode(
     question = dict(zip(questions, tokenizer(list(questions.values()), add_special_tokens=False)["input_ids"]))
     ids = []
     for r in examples.itertuples(index=False):
-        q = question[r.slot, r.value][-max_tokens:]
-        ids.append(history[r.row][max(0, len(history[r.row]) - max_tokens + len(q)) :] + q)
+        q = question[r.slot, r.value][-MAX_TOKENS:]
+        ids.append(history[r.row][max(0, len(history[r.row]) - MAX_TOKENS + len(q)) :] + q)
     return ids
 
 # %% ../../nbs/metrics/dst.ipynb #212773dc
@@ -163,11 +151,11 @@ def score_dst(
 
     Labels, predictions (0 or 1) and dialogues are (n,); without the last each example is its own, and intervals are too
     narrow where it is not. `ValueError` for arrays that do not fit"""
-    sums = cluster_sums(_counted(labels, predictions), dialogues)
+    sums = resampling.cluster_sums(_counted(labels, predictions), dialogues)
     accuracy, (true, right, said, *_) = lambda s: s[..., 3] / np.maximum(1, s[..., 4]), sums.sum(0)
     found = {}
     for name, measure in (("f1", _f1), ("accuracy", accuracy)):
-        low, high = bootstrap_interval(sums, measure, resamples)
+        low, high = resampling.bootstrap_interval(sums, measure, resamples)
         found |= {name: float(measure(sums.sum(0))), f"{name}_low": low, f"{name}_high": high}
     return found | {"precision": float(true / max(1, said)), "recall": float(true / max(1, right))}
 
@@ -176,8 +164,8 @@ def f1_test(
     labels: ArrayLike, before: ArrayLike, after: ArrayLike, dialogues: Iterable[Any] | None = None
 ) -> dict[str, float]:
     "Do predictions of two models differ in F1? As `score_dst`, by `paired_test`"
-    sums = [cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
-    return paired_test(*sums, _f1)
+    sums = [resampling.cluster_sums(_counted(labels, said), dialogues) for said in (before, after)]
+    return resampling.paired_test(*sums, _f1)
 
 # %% ../../nbs/metrics/dst.ipynb #466bf4ad
 def mcnemar_test(correct1: np.ndarray, correct2: np.ndarray) -> dict[str, float]:
@@ -256,8 +244,8 @@ def _asked(task: DstTask) -> tuple[pd.DataFrame, ...]:
 
 def _dst_values(labels, predictions, dialogues, goal: dict) -> dict:
     "Values of a record: scores, and what they and tests between two models can be made of again"
-    bits = {"labels": pack_bits(labels), "predictions": pack_bits(predictions)}
-    kept = {**bits, "dialogues": pack_dialogues(dialogues)}
+    bits = {"labels": resampling.pack_bits(labels), "predictions": resampling.pack_bits(predictions)}
+    kept = {**bits, "dialogues": resampling.pack_dialogues(dialogues)}
     return score_dst(labels, predictions, dialogues) | {"positives": int(np.sum(labels))} | goal | kept
 
 # %% ../../nbs/metrics/dst.ipynb #713a24e7
@@ -298,8 +286,8 @@ def compare_states(
     after: dict[str, Any],  # of another model, on the same examples
 ) -> dict[str, Any]:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
     "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
-    dialogues = shared_dialogues(before, after)
-    bits = [unpack_bits(r["values"][k], r["n"]) for r in (before, after) for k in ("labels", "predictions")]
+    dialogues, kept = resampling.shared_dialogues(before, after), ("labels", "predictions")
+    bits = (resampling.unpack_bits(r["values"][k], r["n"]) for r in (before, after) for k in kept)
     labels, one, other, two = bits
     if not np.array_equal(labels, other):
         raise ValueError("the records are not of the same examples: their labels differ")

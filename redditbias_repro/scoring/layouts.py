@@ -161,12 +161,7 @@ def _line_states(network, tree, positions: np.ndarray, rows: Rows, device, dtype
 
 # %% ../../nbs/scoring/layouts.ipynb #bd7ef69c
 def node_states(
-    network: Network,
-    tree: PrefixTree,
-    rows: list[tuple[int, int]],
-    layout: str,
-    device: str | torch.device,
-    dtype: torch.dtype,
+    network: Network, tree: PrefixTree, rows: list[tuple[int, int]], layout: str, model: PreTrainedModel
 ) -> tuple[torch.Tensor, int]:
     """(nodes, hidden or vocabulary) what the network gives for the nodes of some rows; how many positions it computed.
 
@@ -174,22 +169,17 @@ def node_states(
     laid = pad_rows(tree, rows)
     if layout == "line":
         positions = row_nodes(tree, rows[0][0], rows[-1][1])
-        found = _line_states(network, tree, positions, laid, device, dtype)
+        found = _line_states(network, tree, positions, laid, model.device, model.dtype)
         return found[tree.depth[rows[0][0]] :], len(positions)
-    found = _padded_states(network, tree, laid, layout == "rows", device, dtype)
-    return found[torch.from_numpy(laid.new).to(device)], laid.nodes.size
+    found = _padded_states(network, tree, laid, layout == "rows", model.device, model.dtype)
+    return found[torch.from_numpy(laid.new).to(model.device)], laid.nodes.size
 
 
 def row_log_probs(
-    network: Network,
-    tree: PrefixTree,
-    rows: list[tuple[int, int]],
-    layout: str,
-    device: str | torch.device,
-    dtype: torch.dtype,
+    network: Network, tree: PrefixTree, rows: list[tuple[int, int]], layout: str, model: PreTrainedModel
 ) -> tuple[np.ndarray, np.ndarray, int]:
     "Edges that leave the nodes of some rows, their log-probabilities, and how many positions were computed"
-    hidden, positions = node_states(network, tree, rows, layout, device, dtype)
+    hidden, positions = node_states(network, tree, rows, layout, model)
     bounds = np.searchsorted(tree.edge_node, rows)
     edges = np.concatenate([np.arange(first, last) for first, last in bounds])
     sizes, widths = np.diff(bounds).ravel(), np.diff(rows).ravel()

@@ -202,7 +202,7 @@ def _segment_log_probs(network, tree, segment, layout, model, stats, accelerator
     mine = segment[cuts[rank] : cuts[rank + 1]]
     size = (bounds[1] - bounds[0] + 1, *temperature_axis(network.temperatures))  # the one more counts positions
     part = np.zeros(size)
-    compute = lambda rows: row_log_probs(network, tree, rows, layout, model.device, model.dtype)
+    compute = lambda rows: row_log_probs(network, tree, rows, layout, model)
     passes = _passes(tree, mine, stats.token_budget, layout) if mine else []
     for edges, values, positions in _run_passes(compute, tree, passes, layout, model.device, stats):
         part[edges - bounds[0]] = values
@@ -252,7 +252,7 @@ def last_hidden_states(
     network, layers = choose_products(model, network, len(tree.token), budget)
 
     def compute(part) -> int:
-        hidden, _ = node_states(network, tree, part, layout, model.device, model.dtype)
+        hidden, _ = node_states(network, tree, part, layout, model)
         lines = np.concatenate([line_of[start:stop] for start, stop in part])
         asked = lines >= 0
         states[torch.from_numpy(lines[asked]).to(model.device)] = hidden[torch.from_numpy(asked).to(model.device)]

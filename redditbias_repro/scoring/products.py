@@ -9,7 +9,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from itertools import repeat
 from pathlib import Path
@@ -73,10 +73,9 @@ ROUNDS = 4  # of which the fastest counts
 
 def _processor() -> str:
     "Its name and what torch uses of it"
-    try:
+    lines = []
+    with suppress(OSError):
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
     name = next((x.partition(":")[2].strip() for x in lines if x.startswith("model name")), "")
     return f"{name} {torch.backends.cpu.get_cpu_capability()}".strip()
 
@@ -107,18 +106,13 @@ def fastest_product(shapes: list[tuple[int, int]], lines: int, packs: bool = Tru
     about = dict(processor=_processor(), torch=torch.__version__, threads=torch.get_num_threads(), lines=lines)
     about |= dict(shapes=[list(s) for s in shapes], products=products)
     path = cache_dir() / "products" / f"{digest(about)}.json"
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))["product"]
-        if kept in products:
+    with suppress(OSError, ValueError, KeyError, TypeError):  # not timed yet, or the file is broken
+        if (kept := json.loads(path.read_text(encoding="utf-8"))["product"]) in products:
             return kept
-    except (OSError, ValueError, KeyError, TypeError):
-        pass  # not timed yet, or the file is broken
     seconds = _time(products, shapes, lines)
     best = min(seconds, key=seconds.get)
-    try:
+    with suppress(OSError):  # a cache that cannot be written: it is timed again
         write_atomic(path, json.dumps({"product": best, "seconds": seconds, **about}, indent=1) + "\n")
-    except OSError:
-        pass  # a cache that cannot be written: it is timed again
     return best
 
 # %% ../../nbs/scoring/products.ipynb #1721276c

@@ -94,9 +94,8 @@ def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: 
             key = digest([units, corpus.get("files"), corpus.get("sha256"), params])
             name = r["model"] + (" (special tokens)" if r["params"].get("special_tokens") is True else "")
             rows.append({**row, "model": name, "x": x, "clusters": clusters, "units": key, "asked": _asked(row)})
-    table = pd.DataFrame(
-        rows, columns=None if rows else ["model", "bias_type", "corpus", "split", "asked", "units", "x"]
-    )
+    empty = ["model", "bias_type", "corpus", "split", "asked", "units", "x"]
+    table = pd.DataFrame(rows, columns=None if rows else empty)
     return table[table["x"].map(len) > 1] if len(table) else table
 
 # %% ../../nbs/show/rank.ipynb #16b758a9
@@ -304,13 +303,9 @@ def rank_blocks(
     for metric in RANKED:
         table = rank_models(metric, [r for r in records if r["paper"] == paper], paper=paper)
         for own in rankings(table):
-            title = title_of(own)
-            blocks += [
-                figure_block(plot_rank(own, paper), f"Models with intervals: {title}", order_found(own)),
-                table_block(
-                    shown_ranks(own, paper), f"Ranking of models: {title}", f"Rank 1: {RANKED[metric].first}. {SAID}"
-                ),
-            ]
+            title, below = title_of(own), f"Rank 1: {RANKED[metric].first}. {SAID}"
+            blocks.append(figure_block(plot_rank(own, paper), f"Models with intervals: {title}", order_found(own)))
+            blocks.append(table_block(shown_ranks(own, paper), f"Ranking of models: {title}", below))
     return blocks
 
 
@@ -325,12 +320,7 @@ def title_of(table: pd.DataFrame) -> str:
     return f"{r.metric.replace('_', ' ')} on {r.corpus} ({r.split}), {r.asked}"
 
 
-SAID = (
-    "Interval: 95 %, simultaneous over models. Models that share a letter are not distinguishable "
-    "(pairwise t tests and sign flips, the larger p, Holm over the pairs of a bias type). ranks: range in 95 % of "
-    "bootstrap samples of terms, attributes or templates, empty where these are too few to distinguish models. "
-    "same order: share of samples in which all models keep their ranks"
-)
+SAID = _SPEC["said"]
 
 
 def shown_ranks(

@@ -285,15 +285,7 @@ def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     table = table[
         of_paper(table["method"]) | table.get("association less", pd.Series("", table.index)).fillna("").ne("")
     ]
-    names = {
-        "association less": "types with less association",
-        "t less": "types with a smaller gap",
-        "perplexity": "perplexity (types no worse)",
-        "F1": "state tracking, F1",
-        "BLEU-4": "responses, BLEU-4",
-        "minutes": "minutes to train",
-        "MB": "MB to ship",
-    }
+    names = resource("readme.toml")["costs_columns"]
     shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
     if "perplexity no worse" in table:
         both = zip(table["perplexity"], table["perplexity no worse"])
@@ -375,10 +367,7 @@ def _gaps_moved(cells: pd.DataFrame, paper: str) -> str:
     elif len(several):
         seeds = f"{len(several)} of them with {several.seeds.max():.0f} training seeds: {_named(several, paper)}"
     counter, stereotype = ((cells.direction == d).sum() for d in ("counter-stereotype", "stereotype"))
-    return (
-        f"We tested {len(cells)} combinations of method and bias type ({seeds}). The mean gap of log perplexities "
-        f"moved significantly towards the counter-stereotype in {counter} and towards the stereotype in {stereotype}."
-    )
+    return _caption("moved", n=len(cells), seeds=seeds, counter=counter, stereotype=stereotype)
 
 
 def _gaps_verdicts(cells: pd.DataFrame, paper: str) -> str:
@@ -397,11 +386,9 @@ def _found_gaps(changes: pd.DataFrame, paper: str) -> str:
     turned = cells[cells.overshoot.astype(bool)]
     decided = cells[cells.verdict_cluster.isin(["less", "more", "equally"])]
     which = f": {_named(decided, paper)}" if len(decided) else ""
-    return (
-        f"**Change of the gap.** {_gaps_moved(cells, paper)} By size, {_gaps_verdicts(cells, paper)}. "
-        f"Significantly reversed: {_named(turned, paper) or 'none'}. "
-        f"Per target term, {len(decided)} of the {len(cells)} can be decided{which}."
-    )
+    about = {"moved": _gaps_moved(cells, paper), "verdicts": _gaps_verdicts(cells, paper), "n": len(cells)}
+    about |= {"turned": _named(turned, paper) or "none", "decided": len(decided), "which": which}
+    return _caption("gaps", **about)
 
 # %% ../../nbs/show/readme.ipynb #4ee96fca
 def _values(column: pd.Series) -> str:
@@ -417,16 +404,10 @@ def _found_search(tried: pd.DataFrame, paper: str) -> str:
         return ""
     n = tried.groupby(["method", "bias_type"]).lambda_d.transform("nunique")
     sizes = ", ".join(str(v) for v in sorted(tried.batch_size.unique()))
-    text = (
-        f"**Choice of λ_D.** Of the values {_values(tried.lambda_d)}, each run takes the one with the highest p on the "
-        f"validation pairs, as the authors' code does. Unlike theirs, these pairs are not trimmed with the model "
-        f"before debiasing. "
-        f"λ_LM {_values(tried.lambda_lm)} and batch size {sizes} were not searched. Chosen: "
-    )
-    parts = []
+    about, parts = {"tried": _values(tried.lambda_d), "lambda_lm": _values(tried.lambda_lm), "sizes": sizes}, []
     for rows, what in ((tried[chosen & (n > 1)], ""), (tried[n == 1], " (the only value tried)")):
         parts += [f"{v:g}{what} for {_named(own, paper)}" for v, own in rows.groupby("lambda_d")]
-    return text + "; ".join(parts) + "."
+    return _caption("search", chosen="; ".join(parts), **about)
 
 # %% ../../nbs/show/readme.ipynb #b3963e89
 def _lmp_cell(group: pd.DataFrame) -> str:

@@ -9,7 +9,7 @@ from conftest import CONFIGS, small_random
 from transformers import AutoModelForCausalLM
 
 from redditbias_repro.cli import main
-from redditbias_repro.metrics.compare import COMPARED, compare_gaps, compare_models, compare_on_prompts, compare_pairs
+from redditbias_repro.metrics.compare import COLUMNS, compare_gaps, compare_models, compare_on_prompts, compare_pairs
 from redditbias_repro.metrics.language_model import base_cut, measure_lmb
 from redditbias_repro.metrics.likelihood import measure_likelihood_bias
 from redditbias_repro.stats.packing import unpack_pairs
@@ -35,7 +35,7 @@ def test_the_difference_is_that_of_the_change_by_debiasing(models):
     gaps = [(p["nll1"] / p["tokens1"] - p["nll2"] / p["tokens2"]).to_numpy() for p in pairs]
     change = bias_change(*gaps, list(pairs[0]["cluster"]))
     row = table.iloc[0]
-    assert tuple(table) == COMPARED and len(table) == 1
+    assert tuple(table) == tuple(COLUMNS["pairs"]) and len(table) == 1
     assert (row.difference, row.t, row.p) == (change.change, change.t, change.p)
     assert (row.verdict, row.verdict_cluster) == (change.verdict, change.verdict_cluster)
     assert (row.share_a, row.share_b) == tuple(r["values"]["share"] for r in records)
@@ -123,7 +123,7 @@ def test_on_the_command_line(model_folder, tmp_path, capsys):
     said = capsys.readouterr().out
     table = said.partition("difference: gap of B")[0]
     assert "A: tiny-gpt2@" in said and "equally" in table and "undetermined" not in table
-    assert tuple(pd.read_csv(tmp_path / "a.csv")) == COMPARED
+    assert tuple(pd.read_csv(tmp_path / "a.csv")) == tuple(COLUMNS["pairs"])
     assert main([*command, "--out", str(tmp_path / "a.md")]) == 0
     assert (tmp_path / "a.md").read_text().startswith("| bias_type")
     for wrong, says in (

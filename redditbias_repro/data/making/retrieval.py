@@ -201,7 +201,7 @@ def lines_with(
     blocks: Iterable[bytes],
     stats: Counter[str],
     path: Path,
-    between: Callable[[int], None] | None = None,
+    between: Callable[[int], None],
 ) -> Iterator[bytes]:
     """The lines in which something is found. A line across blocks is put together; nothing else is copied.
 
@@ -223,8 +223,7 @@ def lines_with(
                 start, done = block.rfind(b"\n", 0, at) + 1, block.find(b"\n", at)
                 yield block[start:done]
         rest = block[last + 1 :]
-        if between:
-            between(taken - len(rest))
+        between(taken - len(rest))
     if rest:
         stats["lines"] += 1
         try:
@@ -251,6 +250,7 @@ def _record(comment: dict) -> dict | None:
 def _parse(line: bytes, stats: Counter) -> dict | None:
     import orjson
 
+    stats["parsed"] += 1
     record = None
     try:
         record = _record(orjson.loads(line))
@@ -287,7 +287,7 @@ def scan_dump(
     before: int | None = None,
     progress: bool = True,
     skip: int = 0,
-    between: Callable[[int], None] | None = None,
+    between: Callable[[int], None] = lambda taken: None,
 ) -> Iterator[dict[str, Any]]:
     """Candidates of a .zst, .gz, .bz2, .xz or of plain lines of JSON, in their order: `COLUMNS`.
 
@@ -295,20 +295,12 @@ def scan_dump(
     parsed, hits, broken, invalid_utf8, torn. The period is in seconds since 1970, its end not included; None: all.
     `skip` is how many bytes, decompressed, of whole lines were looked at before: they are read over. `between` is
     called now and then with the `skip` to go on from."""
-    stats = Counter() if stats is None else stats
-    path = Path(path)
+    stats, path = Counter() if stats is None else stats, Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path} is not a file")
-
     blocks = skip_bytes(read_blocks(path, stats, progress), skip)
-    told = (lambda taken: between(skip + taken)) if between else None
-
-    def parsed():
-        for line in lines_with(matcher.in_lines, blocks, stats, path, told):
-            stats["parsed"] += 1
-            yield _parse(line, stats)
-
-    yield from find_candidates(parsed(), matcher, stats, after, before)
+    lines = lines_with(matcher.in_lines, blocks, stats, path, lambda taken: between(skip + taken))
+    yield from find_candidates((_parse(line, stats) for line in lines), matcher, stats, after, before)
 
 # %% ../../../nbs/data/making/retrieval.ipynb #45b42a30
 @dataclass(frozen=True)
@@ -354,10 +346,8 @@ def _ask(service: Service, params: dict) -> list[dict]:
                 break  # nobody is there: waiting longer will not help
         if attempt < service.retries:
             time.sleep(min(wait, 300))
-    raise FetchError(
-        f"{service.url} did not answer {params!r} in {attempt + 1} tries ({problem}). What was found is kept: the same "
-        "call goes on from there"
-    )
+    said = f"{service.url} did not answer {params!r} in {attempt + 1} tries ({problem})"
+    raise FetchError(f"{said}. What was found is kept: the same call goes on from there")
 
 # %% ../../../nbs/data/making/retrieval.ipynb #64f35703
 def search_comments(
