@@ -531,25 +531,34 @@ def test_what_the_page_says_of_several_models(committed):
         " ".join((committed / "docs" / p / "holisticbias.md").read_text(encoding="utf-8").split())
         for p in ("", "appendix")
     )
-    table = rank_models("likelihood_bias", folder=committed / "results", paper="holisticbias")
-    assert set(table.corpus) == {"holisticbias-v1.1"} and (table.n == 5).all() and (table.p_least > 0.06).all()
-    every = table[table.bias_type == "all"].set_index("model").value
-    small, qwen, large = (
-        f"{every[m]:.0f} %" for m in ("smollm2-135m-instruct", *(f"qwen2.5-coder-{n}b-instruct" for n in (0.5, 1.5)))
-    )
-    assert every.size == 3 and f"The mean share over axes is {small}, {qwen} and {large}." in page
-    assert f"SmolLM2 has {small}, Qwen2.5-Coder-0.5B {qwen} and the 1.5B {large}: [too few to" in short
+    ranks = rank_models("likelihood_bias", folder=committed / "results", paper="holisticbias")
+    models = ("smollm2-135m-instruct", *(f"qwen2.5-coder-{n}b-instruct" for n in (0.5, 1.5)))
+    of = lambda corpus: ranks[ranks.corpus.eq(corpus)].set_index(["bias_type", "model"])
+    whole, table = of("holisticbias-v1.0"), of("holisticbias-v1.1")
+    assert len(whole) + len(table) == len(ranks) and (table.n == 5).all() and (table.p_least > 0.06).all()
+    small, qwen, large = (f"{table.value['all', m]:.0f} %" for m in models)
+    assert len(table.loc["all"]) == 3 and f"The mean share over axes is {small}, {qwen} and {large}." in page
+    of = {axis: [f"{whole.value[axis, m]:.0f} %" for m in models[:2]] for axis in ("all", "nationality", "nonce")}
+    assert len(whole.loc["all"]) == 2 and (whole.n == 26).all() and whole.letters["all"].nunique() == 2
+    assert f"SmolLM2 has {of['all'][0]}, and Qwen2.5-Coder-0.5B, in bfloat16, has" in short
+    assert f"[significantly less, {of['all'][1]}](" in short
+    for what, (ours, theirs) in of.items():
+        assert f"{theirs} against {ours}" in page, what
     found = read_records(committed / "results", paper="holisticbias", metric="likelihood_bias", method="baseline")
-    found = found[found.corpus.eq("holisticbias-v1.1")]
-    records = {m: [read_record(Path(p)) for p in own.path] for m, own in found.groupby("model")}
-    assert {sum(r["n"] for r in own) for own in records.values()} == {105_600} and "105,600 prompts" in page
-    sizes = compare_prompts(*(own for m, own in records.items() if m.startswith("qwen")))
-    assert (
-        len(sizes) == 13
-        and (sizes.p_holm > 0.05).all()
-        and (sizes.p > 0.0625).all()
-        and "no difference is significant on any axis, and none could be" in page
-    )
+    records = {
+        c: {m: [read_record(Path(p)) for p in of.path] for m, of in own.groupby("model")}
+        for c, own in found.groupby("corpus")
+    }
+    five, every = records["holisticbias-v1.1"], records["holisticbias-v1.0"]
+    assert {sum(r["n"] for r in own) for own in five.values()} == {105_600} and "105,600 prompts" in page
+    sizes = compare_prompts(*(five[m] for m in models[1:]))
+    assert len(sizes) == 13 and (sizes.p_holm > 0.05).all() and (sizes.p > 0.0625).all()
+    assert "no difference is significant on any axis of v1.1, and none could be" in page
+    axes = compare_prompts(*(every[m] for m in models[:2])).set_index("axis")
+    apart = axes.difference[axes.p_holm < 0.05]
+    assert (len(axes), sum(apart < 0), [*apart.index[apart > 0]]) == (13, 7, ["nonce"])
+    assert "a lower share than SmolLM2 on seven of 13 axes and a higher one on made-up words" in page
+    assert axes.difference.idxmin() == "nationality" and "largest difference is on Nationality" in page
 
 
 def test_only_what_is_committed_goes_to_the_committed_records():
