@@ -16,7 +16,7 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
@@ -270,6 +270,14 @@ def _entry(key):
         hint = nearest(key, _registry()) or " (see list_files())"
         raise KeyError(f"no registered file {key!r}{hint}")
     return _registry()[key]
+
+# %% ../../nbs/data/registry.ipynb #e1b7d204
+def if_available(read: Callable[..., Any], *args: Any) -> Any:
+    "What `read` gives for arguments; None where a file that it needs is not available"
+    try:
+        return read(*args)
+    except FetchError:
+        return None
 
 # %% ../../nbs/data/registry.ipynb #0b4d8e15
 SPLITS = ("train", "valid", "test")

@@ -34,17 +34,13 @@ def _record_block(records: list[dict]) -> dict:
          "record": Link(path.name, path.as_posix())}
         for r in records for path in [record_path(r, Path("records"))]
     ]  # fmt: skip
-    return table_block(
-        pd.DataFrame(rows), "Records", "One JSON file a measurement, with all that is needed to make it again.", True
-    )
+    return table_block(pd.DataFrame(rows), "Records", SAID["audit"]["records"], True)
 
 
 def audit_page(result: dict[str, Any], done: Iterable[Done]) -> str:
     "What `audit` found and `measure` did as one page of HTML that needs nothing else"
-    about, kinds, of_records = result["model"], by_kind(done), pd.DataFrame(result["records"])
-    told = [line for kind, _ in kinds for line in kind.how_to_read]
-    said = SAID["audit"]
-    read = [*dict.fromkeys(told), said["how_to_read"]]
+    about, kinds, of_records, said = result["model"], by_kind(done), pd.DataFrame(result["records"]), SAID["audit"]
+    read = [*dict.fromkeys(line for kind, _ in kinds for line in kind.how_to_read), said["how_to_read"]]
     first = [table_block(pd.DataFrame(result["found"], columns=list(FOUND)), "In short", said["found"]), read]
     signs, notes = pd.DataFrame(result["languages"]), [*result["failed"], *result["notes"]]
     languages = [table_block(signs, "Does the model know the language?", said["languages"])] if len(signs) else []
@@ -57,13 +53,8 @@ def audit_page(result: dict[str, Any], done: Iterable[Done]) -> str:
     size = f"{about['parameters']:,} parameters, {about['dtype']}, " if about["parameters"] else ""
     size += f"weights {about['weights_sha256'][:12]}" if about["weights_sha256"] else "weights elsewhere"
     quick = " --quick" if result["settings"]["quick"] else ""
-    return html_page(
-        f"Social bias of {about['name']}",
-        parts,
-        [f"{size}; {about['origin']}."],
-        said["warning"],
-        f"Written by the command `audit{quick}`; {len(result['records'])} records.",
-    )
+    footer = f"Written by the command `audit{quick}`; {len(result['records'])} records."
+    return html_page(f"Social bias of {about['name']}", parts, [f"{size}; {about['origin']}."], said["warning"], footer)
 
 # %% ../../nbs/papers/audit.ipynb #b40f1921
 # bits and hexadecimal digits in a record, of use to programs only
@@ -86,10 +77,8 @@ def known_languages(
         return list(languages), signs
     found = signs.loc[signs["known"], "language"].tolist()
     if not found and not list(specs):
-        told = "; ".join(
-            f"{r.title}: {r.unknown:.0%} unknown tokens, {r.pieces:.0%} pieces of characters, {r.in_order:.0%} in order"
-            for r in signs.itertuples()
-        )
+        said = "{title}: {unknown:.0%} unknown tokens, {pieces:.0%} pieces of characters, {in_order:.0%} in order"
+        told = "; ".join(said.format(**r) for r in signs.to_dict("records"))
         raise ValueError(f"the model knows none of the languages ({told}): name them, such as --languages en")
     return found, signs
 

@@ -28,10 +28,8 @@ def read_commands(
     found = {name: read_toml(path) for name, path in sorted(places.items())}
     whole = {paper: {**found.get(said.get("like"), {}), **said} for paper, said in found.items()}
     for paper, said in whole.items():
-        of_commands = [
-            (said[c], k, f"{c}.{k}") for c in ("measure", "compare") if c in said for k in ("caption", "options")
-        ]
-        needed = [*((said, k, k) for k in ("title", "about", "asked")), *of_commands]
+        parts = [(said[c], k, f"{c}.{k}") for c in ("measure", "compare") if c in said for k in ("caption", "options")]
+        needed = [*((said, k, k) for k in ("title", "about", "asked")), *parts]
         if lacking := [name for part, k, name in needed if k not in part]:
             raise ValueError(f"{places[paper]} lacks {', '.join(lacking)}: add them, or uninstall the package")
     return dict(sorted(whole.items(), key=lambda row: row[0] != first))

@@ -17,15 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..data import pairs
 from ..data.contrasts import NoContrasts, load_contrasts, load_control
-from redditbias_repro.data.pairs import (
-    bias_spec,
-    corpora,
-    load_pairs,
-    own_bias_types,
-    paper_bias_types,
-    released_papers,
-)
+from ..data.pairs import bias_spec, load_pairs, own_bias_types, paper_bias_types, released_papers
 from ..metrics.association import association_sentences, measure_association
 from ..metrics.compare import compare_associations, compare_models
 from ..metrics.language_model import measure_lmb, measure_lmp, usual_outliers
@@ -109,14 +103,6 @@ def _lmb_blocks(paper: str, title: str, beside: Callable | None, records: list[d
     return [figure, table_block(table.dropna(axis="columns", how="all"), f"Bias: {title}", SAID["lmb"]["caption"])]
 
 
-def lmb_kind(paper: str, title: str, beside: Callable[[list[dict[str, Any]]], pd.DataFrame] | None = None) -> Kind:
-    """Language Model Bias of a paper's bias types, or of one's own.
-
-    `beside` gives a table of records on the released pairs together with the paper's"""
-    blocks = partial(_lmb_blocks, paper, title, beside)
-    return Kind(title, partial(_lmb_found, paper), blocks, tuple(SAID["lmb"]["how_to_read"]))
-
-
 def _of_type(b: str | Path, wanted: Wanted, what: str, size: float, measured: Callable, kind: Kind, **more) -> Measure:
     "A measure of a bias type; `more` is what it depends on besides"
     spec, how = bias_spec(b), {"special_tokens": wanted.special_tokens, "seed": wanted.seed}
@@ -125,11 +111,6 @@ def _of_type(b: str | Path, wanted: Wanted, what: str, size: float, measured: Ca
     run = partial(measured, bias_types=[b], seed=wanted.seed, add_special_tokens=wanted.special_tokens)
     name = f"{what}-{spec.paper or 'own'}-{spec.name}"
     return Measure(name, f"{what}: {spec.title or spec.name}", size, settings, run, kind)
-
-
-def lmb_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
-    "A measure a bias type: with and without outliers, preference share, tests by target term"
-    return [_of_type(b, wanted, "bias", OF_TYPE, measure_lmb, kind) for b in bias_types]
 
 # %% ../../nbs/papers/measures.ipynb #5892562c
 def _association_found(paper: str, records: list[dict]) -> list[dict]:
@@ -144,34 +125,16 @@ def _association_blocks(paper: str, title: str, texts: bool, records: list[dict]
     from redditbias_repro.show.figures import plot_association
 
     table, said = association_table(records, paper=paper), SAID["association"]
+    folded = (True, said["warning"])
     drivers = association_drivers(records, paper=paper).drop(columns=["model", "method", "train_seed", "split"])
     of = lambda by: drivers[drivers["by"] == by].drop(columns="by")
-    each = [
-        table_block(of(by), f"{title} by {by} pair", said["drivers"], True, said["warning"])
-        for by in ("target", "attribute")
-    ]
+    each = [table_block(of(by), f"{title} by {by} pair", said["drivers"], *folded) for by in ("target", "attribute")]
     for r in records:
         sentences, of = association_sentences(r, texts), f"{r['bias_type']}, by sentence"
         where = "" if "text" in sentences else said["no_texts"]
-        each.append(table_block(sentences, of, said["sentences"] + where, True, said["warning"]))
+        each.append(table_block(sentences, of, said["sentences"] + where, *folded))
     figure = figure_block(plot_association(table, paper), said["figure"])
     return [figure, table_block(table.dropna(axis="columns", how="all"), title, said["caption"]), *each]
-
-
-def association_kind(paper: str, title: str, texts: bool = False) -> Kind:
-    "Association of a paper's bias types, or of one's own; `texts` as in `association_sentences`"
-    blocks = partial(_association_blocks, paper, title, texts)
-    return Kind(title, partial(_association_found, paper), blocks, tuple(SAID["association"]["how_to_read"]))
-
-
-def association_measures(bias_types: Iterable[str | Path], wanted: Wanted, kind: Kind) -> list[Measure]:
-    "A measure a bias type that has attribute pairs"
-    made = []
-    for b in (b for b in bias_types if bias_spec(b).attribute_pairs):
-        control = load_control(b)
-        control = None if control is None else control.attrs["corpus"]["sha256"]
-        made.append(_of_type(b, wanted, "association", 4 * OF_TYPE, measure_association, kind, control=control))
-    return made
 
 
 def pair_measures(
@@ -183,10 +146,19 @@ def pair_measures(
 ) -> list[Measure]:
     """Language Model Bias and association, with their titles, of a paper's bias types or of one's own specifications.
 
-    `beside` as in `lmb_kind`"""
+    `beside` gives a table of records on the released pairs together with the paper's. A measure a bias type: of bias
+    with and without outliers, preference share, tests by target term; of association for those with attribute pairs"""
     types = [f"{paper}/{b}" for b in paper_bias_types(paper)] if types is None else list(types)
-    bias, associated = lmb_kind(paper, titles[0], beside), association_kind(paper, titles[1], wanted.texts)
-    return [*lmb_measures(types, wanted, bias), *association_measures(types, wanted, associated)]
+    blocks = partial(_lmb_blocks, paper, titles[0], beside)
+    bias = Kind(titles[0], partial(_lmb_found, paper), blocks, tuple(SAID["lmb"]["how_to_read"]))
+    blocks = partial(_association_blocks, paper, titles[1], wanted.texts)
+    associated = Kind(titles[1], partial(_association_found, paper), blocks, tuple(SAID["association"]["how_to_read"]))
+    made = [_of_type(b, wanted, "bias", OF_TYPE, measure_lmb, bias) for b in types]
+    for b in (b for b in types if bias_spec(b).attribute_pairs):
+        control = load_control(b)
+        control = None if control is None else control.attrs["corpus"]["sha256"]
+        made.append(_of_type(b, wanted, "association", 4 * OF_TYPE, measure_association, associated, control=control))
+    return made
 
 # %% ../../nbs/papers/measures.ipynb #d1df3ab9
 class Shown(NamedTuple):
@@ -247,22 +219,6 @@ def types_of(paper: str, names: Iterable[str] | None) -> list[str]:
     return [f"{paper}/{n}" if bare(n) else n for n in dict.fromkeys(names or own)]
 
 # %% ../../nbs/papers/measures.ipynb #113b4052
-IN_SHORT = (
-    "model", "method", "bias_type", "n", "t", "p", "p_holm", "significant", "t_log", "p_log", "gap", "interval",
-    "share", "n_clusters", "p_cluster",
-)  # fmt: skip
-COMPARED_IN_SHORT = (
-    "bias_type", "n", "gap_a", "gap_b", "difference", "t", "p", "bootstrap", "n_clusters", "p_cluster", "p_holm",
-    "verdict", "verdict_cluster", "share_a", "share_b",
-)  # fmt: skip
-
-
-ASSOCIATED_IN_SHORT = ("bias_type", "n", "association", "interval", "odds", "p_holm", "found")
-ASSOCIATIONS_IN_SHORT = (
-    "bias_type", "odds_a", "odds_b", "difference", "interval", "p_holm", "verdict", "frequency_difference", "tells",
-)  # fmt: skip
-
-
 def _intervals(table: pd.DataFrame, name: str) -> list[str]:
     low, high = (table[f"{name}_{end}".lstrip("_")] for end in ("low", "high"))
     return ["" if np.isnan(a) else f"[{a:.3f}, {b:.3f}]" for a, b in zip(low, high)]
@@ -303,13 +259,11 @@ def compared(table: pd.DataFrame, shown: pd.DataFrame, note: str = "") -> Shown:
 def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
     "Which pairs are read, and how: of a paper, or of a corpus of one's own"
     which, how = {"bias_types": args.bias_type, "corpus": args.corpus}, {"context": args.context, **asked_in(args)}
-    if paper != DEFAULT_PAPER and args.corpus == "auto":
-        which = {"bias_types": types_of(paper, args.bias_type), "corpus": paper}
-    elif paper != DEFAULT_PAPER and args.corpus in (paper, "queries"):
-        which["bias_types"] = types_of(paper, args.bias_type)
-    elif paper != DEFAULT_PAPER:
-        said = f"--paper {paper} has pairs of its own, and --corpus {args.corpus} names others"
-        raise ValueError(f"{said}: give one of them")
+    if paper != DEFAULT_PAPER:
+        if args.corpus not in ("auto", paper, "queries"):
+            said = f"--paper {paper} has pairs of its own, and --corpus {args.corpus} names others"
+            raise ValueError(f"{said}: give one of them")
+        which = {"bias_types": types_of(paper, args.bias_type), "corpus": {"auto": paper}.get(args.corpus, args.corpus)}
     which |= {"split": args.split or "test", "seed": args.seed}
     limit = vars(args).get("limit")
     return which, how | opened_by(args) | {"add_special_tokens": args.special_tokens, "limit": limit}
@@ -317,7 +271,7 @@ def _of_pairs(paper: str, args: Namespace) -> tuple[dict, dict]:
 
 def _with_opposites(which: dict) -> tuple[list, tuple[str, ...]]:
     "Bias types that have sentences with an attribute pair, and notes on the others"
-    own, corpus = str(which["corpus"]) not in corpora(), which["corpus"]
+    own, corpus = str(which["corpus"]) not in pairs.corpora(), which["corpus"]
     every = own_bias_types(corpus) if own else types_of(corpus if corpus in released_papers() else DEFAULT_PAPER, None)
     found, without = [], {}
     for b in dict.fromkeys(which["bias_types"] or every):
@@ -343,7 +297,7 @@ def _associations(records: list[dict]) -> tuple[pd.DataFrame, str]:
     "Association in short, and what stands below it"
     table = association_table(records, paper=records[0]["paper"])
     found = [association_words(r) for r in table.itertuples()]
-    shown = table.assign(interval=_intervals(table, ""), found=found)[list(ASSOCIATED_IN_SHORT)]
+    shown = table.assign(interval=_intervals(table, ""), found=found)[SAID["in_short"]["association"]]
     return _titles(records[0]["paper"], shown), SAID["association"]["short"]
 
 
@@ -374,7 +328,7 @@ def _run_lmb(paper: str, args: Namespace) -> Shown:
     records = measure_lmb(model, outliers=dict.fromkeys((outliers, "all")), **which, **how)
     table = lmb_table(records, paper=records[0]["paper"])
     table = table[table["outliers"] == outliers]
-    shown = table.assign(interval=_intervals(table, "gap"))[list(IN_SHORT)]
+    shown = table.assign(interval=_intervals(table, "gap"))[SAID["in_short"]["lmb"]]
     shown = _titles(records[0]["paper"], shown)
     shown = shown.drop(columns="method") if (table["method"] == "baseline").all() else shown
     said = f"{_of_corpora(records)}. Outliers: {outliers}."
@@ -392,7 +346,7 @@ def _compare_lmb(paper: str, args: Namespace) -> Shown:
     how["outliers"] = _outliers(paper, args)
     how |= {} if args.margin is None else {"margin": args.margin}
     table = compare_models(args.a, args.b, **which, **how)
-    shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[list(COMPARED_IN_SHORT)]
+    shown = table.assign(bootstrap=_intervals(table, "bootstrap"))[SAID["in_short"]["lmb_compared"]]
     shown = _titles(table["paper"].iloc[0], shown)
     found = compared(table, shown, "" if table["same_tokens"].all() else SAID["lmb"]["other_tokens"])
     types, notes = _with_opposites(which)
@@ -402,7 +356,7 @@ def _compare_lmb(paper: str, args: Namespace) -> Shown:
     records = [measure_association(model, **which | {"bias_types": types}, **how) for model in (args.a, args.b)]
     changed = compare_associations(*records)
     told = changed.assign(odds_a=np.exp(changed["association_a"]), odds_b=np.exp(changed["association_b"]))
-    told = _titles(records[0][0]["paper"], told.assign(interval=_intervals(told, "")))[list(ASSOCIATIONS_IN_SHORT)]
+    told = _titles(records[0][0]["paper"], told.assign(interval=_intervals(told, "")))[SAID["in_short"]["compared"]]
     same = ["bias_type", "corpus", "split"]
     table = table.merge(changed.drop(columns=["a", "b", "paper"]), "left", same, suffixes=("", "_association"))
     above = ((told, f"{compared(table, shown).caption} {SAID['association']['compared']}"),)

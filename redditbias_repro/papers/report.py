@@ -17,14 +17,7 @@ import pandas as pd
 
 from redditbias_repro.papers.statements import COLUMNS, scorecard
 from redditbias_repro.records import project_path, read_records, write_atomic
-from redditbias_repro.show.html import (
-    bars_block,
-    figure_block,
-    html_page,
-    provenance_blocks,
-    section,
-    table_block,
-)
+from redditbias_repro.show.html import bars_block, figure_block, html_page, provenance_blocks, section, table_block
 from redditbias_repro.stats.verdicts import VERDICTS
 
 # %% auto #0
@@ -166,11 +159,8 @@ def _size(records: pd.DataFrame) -> str:
     if not len(records):
         return "Nothing was measured yet: what is shown here comes from the papers' own numbers."
     commits, platforms = ({p.get(k) for p in records["provenance"]} - {None} for k in ("git_commit", "platform"))
-    n, models = len(records), records["model"].nunique()
-    return (
-        f"{n:,} records of {models} models, classifiers and released scores, made by {len(commits)} commits of the "
-        f"code on {', '.join(sorted(platforms))}."
-    )
+    said = f"{len(records):,} records of {records['model'].nunique()} models, classifiers and released scores"
+    return f"{said}, made by {len(commits)} commits of the code on {', '.join(sorted(platforms))}."
 
 
 def make_report(folder: Path | None = None, results: Path | None = None, papers: Iterable[str] | None = None) -> str:

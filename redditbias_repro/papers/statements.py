@@ -383,15 +383,9 @@ def scorecard_report(
     of = lambda way, *verdicts: counts.loc[[(way, v) for v in verdicts], papers].sum()
     split = lambda way: [f"{a} : {b}" for a, b in zip(of(way, LOOKED_AT[way][0]), of(way, *LOOKED_AT[way][1:]))]
     still = of(NOTHING, UNCHECKED) + sum(of(way, UNDETERMINED) for way in LOOKED_AT)
-    columns = {
-        "paper": [_title(p) for p in papers],
-        "statements": counts.loc[("all", "statements"), papers],
-        "its model's outputs": split(MODEL),
-        "its numbers and release": split(OWN),
-        "other models": split(OTHER),
-        "open": still,
-    }
-    return to_markdown(pd.DataFrame(columns))
+    columns = {"paper": [_title(p) for p in papers], "statements": counts.loc[("all", "statements"), papers]}
+    ways = {"its model's outputs": MODEL, "its numbers and release": OWN, "other models": OTHER}
+    return to_markdown(pd.DataFrame(columns | {name: split(way) for name, way in ways.items()} | {"open": still}))
 
 
 def _in_order(papers: Iterable[str]) -> list[str]:
@@ -507,22 +501,16 @@ def draw(
     papers: Iterable[str] = (),  # none: all that there are
 ) -> Page:  # `show.figures.Page`
     "The scorecard, statements and findings of papers as tables, and their summaries"
-    from redditbias_repro.show.saving import Page
-
     papers = list(papers) or claim_papers()
     claims, findings = all_claims(papers, folder), pd.concat([contradictions(p) for p in papers], ignore_index=True)
-    tables = {"scorecard": scorecard(claims), "audit": findings}
-    tables |= {f"claims-{p}": claims[claims["paper"] == p] for p in papers}
-    captions = resource("papers/claims.toml")
+    each, captions = {p: claims[claims["paper"] == p] for p in papers}, resource("papers/claims.toml")
+    tables = {"scorecard": scorecard(claims), "audit": findings} | {f"claims-{p}": own for p, own in each.items()}
     captions |= {f"claims-{p}": captions["claims"] for p in papers}
     titles = {p: _title(p) for p in _in_order(papers)}
-    figures = {"scorecard": plot_scorecard(tables["scorecard"], titles)}
     texts = {f"summary-{p}": summarise(p, claims, findings) for p in papers}
-    texts |= {
-        f"statements-{p}": by_verdict(claims[claims["paper"] == p], f"{titles[p]}: every statement, by verdict")
-        for p in papers
-    }
-    return Page(tables, figures, captions, texts)
+    said = "{}: every statement, by verdict"
+    texts |= {f"statements-{p}": by_verdict(own, said.format(titles[p])) for p, own in each.items()}
+    return Page(tables, {"scorecard": plot_scorecard(tables["scorecard"], titles)}, captions, texts)
 
 # %% ../../nbs/papers/statements.ipynb #b150be65
 def claims_markdown(

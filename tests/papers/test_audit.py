@@ -462,5 +462,5 @@ def test_released_sentences_are_on_the_page_if_asked_for(corpus, model_folder):
     records = measure_association(open_model(model_folder), ["race"], corpus="redditbias", limit=20)
     text = association_sentences(records[0], texts=True)["text"].iloc[0]
     for texts in (False, True):
-        page = str(shared.association_kind("redditbias", "Association", texts).blocks(records))
+        page = str(shared._association_blocks("redditbias", "Association", texts, records))
         assert (text in page) == texts and ("--show-texts" in page) != texts

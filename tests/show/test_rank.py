@@ -248,10 +248,9 @@ def test_ways_of_asking(two, tmp_path):
 
 def test_an_audit_of_several_models(two, tmp_path, capsys, monkeypatch):
     from redditbias_repro.papers import audit as room
-    from redditbias_repro.papers.measures import Wanted, association_kind, association_measures
+    from redditbias_repro.papers.measures import Wanted, pair_measures
 
-    kind = association_kind("redditbias", "Association")
-    measures = association_measures(["redditbias/race"], Wanted(()), kind)
+    _, *measures = pair_measures("redditbias", Wanted(()), ("Bias", "Association"), types=["redditbias/race"])
     monkeypatch.setattr(room, "plan", lambda wanted, specs: (measures, []))
     assert main(["audit", "--model", *two, "--languages", "en", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out

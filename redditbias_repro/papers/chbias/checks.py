@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +16,11 @@ from scipy import stats
 
 from ...data.corpora.chbias import CATEGORIES, cdial_sizes, read_released
 from ...data.registry import list_files
-from redditbias_repro.papers.chbias.release import (
-    DIALOGUE,
-    METHODS,
-    MODELS,
-    PAPER,
-    STEPS,
-    count_release,
-    inconsistencies,
-    printed,
-    read_printed,
-)
+from .. import statements
+from . import release as paper
+from .release import DIALOGUE, METHODS, MODELS, PAPER, STEPS, printed, read_printed
 from .results import JUDGED, change_tests, human_quality, measured_lmb, printed_lmb
-from redditbias_repro.papers.statements import (
-    FAILS,
-    HOLDS,
-    NONE,
-    NOT_RELEASED,
-    OPEN,
-    OTHER,
-    OWN,
-    RELEASE,
-    TABLES,
-    Answer,
-    answer_claims,
-    answer_table,
-    looked_at,
-    read_claims,
-    told,
-)
+from ..statements import NONE, OPEN, OTHER, OWN, RELEASE, Answer, looked_at, read_claims, told
 from ...show.tables import CONTROLS
 from ...specs import load_spec
 from ...stats.multiplicity import holm
@@ -109,26 +86,14 @@ def _differs_by_category(cells) -> Found:
     return (bool(same), f"|t| after / |t| before: {text}") if len(ratios) else (NONE, "")
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #d56d97c8
-def _change(method: str, types: str, rule: Callable) -> Callable:
-    def check(cells) -> Found:
-        keys = [[("baseline", b), (method, b)] for b in types.split()]
-        known = dict(zip(cells.index, cells.itertuples()))
-        holds = all(rule(*(known[key] for key in both)) for both in keys)
-        return bool(holds), _t(cells, *(key for both in keys for key in both))
-
-    return check
-
-
-def _less(before, after, share: float = 1.0) -> bool:
-    return abs(after.t) < share * abs(before.t)
+def _change(method: str, types: str, rule: Callable, cells: pd.DataFrame) -> Found:
+    keys = [(m, b) for b in types.split() for m in ("baseline", method)]
+    rows = [cells.loc[key] for key in keys]
+    return all(map(rule, rows[::2], rows[1::2])), _t(cells, *keys)
 
 
 def _more(before, after) -> bool:
     return abs(after.t) > abs(before.t)
-
-
-def _turned(before, after) -> bool:
-    return before.t * after.t < 0
 
 
 def _best(cells: pd.DataFrame, types: Iterable[str]) -> dict[str, str]:
@@ -137,15 +102,11 @@ def _best(cells: pd.DataFrame, types: Iterable[str]) -> dict[str, str]:
     return {b: sizes[b].idxmin() for b in types if b in sizes and sizes[b].notna().all()}
 
 
-def _best_are(**wanted: str) -> Callable:
+def _best_are(cells: pd.DataFrame, **wanted: str) -> Found:
     "Whether a method has the smallest |t| of a type: `age='CTDA'`"
-
-    def check(cells) -> Found:
-        found = _best(cells, wanted)
-        said = "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
-        return (found == wanted, said) if len(found) == len(wanted) else (NONE, "")
-
-    return check
+    found = _best(cells, wanted)
+    said = "; ".join(f"{b}: {m} ({cells.t[m, b]:.2f})" for b, m in found.items())
+    return (found == wanted, said) if len(found) == len(wanted) else (NONE, "")
 
 
 def _best_differs(cells) -> Found:
@@ -154,30 +115,27 @@ def _best_differs(cells) -> Found:
     return (len(set(best.values())) > 1, said) if len(best) > 1 else (NONE, "")
 
 
-def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...]) -> Callable:
-    def check(cells) -> Found:
-        worse = [abs(cells.t[method, b]) > abs(cells.t[m, b]) for b in types for m in others]
-        return all(worse), "; ".join(_t(cells, *((m, b) for m in (method, *others))) for b in types)
-
-    return check
+def _worse_than(method: str, others: tuple[str, ...], types: tuple[str, ...], cells: pd.DataFrame) -> Found:
+    worse = [abs(cells.t[method, b]) > abs(cells.t[m, b]) for b in types for m in others]
+    return all(worse), "; ".join(_t(cells, *((m, b) for m in (method, *others))) for b in types)
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #6ddf72d6
 OF_BIAS: dict[str, Callable[..., Any]] = {
     "biased": _biased,
     "mostly_reduced": _mostly_reduced,
     "differs_by_category": _differs_by_category,
-    "hd_reduces_orientation": _change("HD", "orientation", lambda *cells: _less(*cells, share=0.5)),
-    "hd_amplifies_appearance": _change("HD", "appearance", _more),
-    "hd_reduces_age": _change("HD", "age", lambda *cells: _less(*cells) and not cells[1].significant),
-    "hd_amplifies_two": _change("HD", "orientation appearance", _more),
-    "ctda_best_two": _best_are(gender="CTDA", appearance="CTDA"),
-    "ctda_overcorrects": _change("CTDA", "orientation", _turned),
+    "hd_reduces_orientation": partial(_change, "HD", "orientation", lambda a, b: abs(b.t) < 0.5 * abs(a.t)),
+    "hd_amplifies_appearance": partial(_change, "HD", "appearance", _more),
+    "hd_reduces_age": partial(_change, "HD", "age", lambda a, b: abs(b.t) < abs(a.t) and not b.significant),
+    "hd_amplifies_two": partial(_change, "HD", "orientation appearance", _more),
+    "ctda_best_two": partial(_best_are, gender="CTDA", appearance="CTDA"),
+    "ctda_overcorrects": partial(_change, "CTDA", "orientation", lambda a, b: a.t * b.t < 0),
     "best_differs": _best_differs,
-    "best_gender_add": _best_are(gender="ADD"),
-    "best_age_ctda_appearance_add": _best_are(age="CTDA", appearance="ADD"),
-    "ctda_best_on_cdial": _best_are(orientation="CTDA", age="CTDA"),
-    "ctda_worse_on_eva": _worse_than("CTDA", ("HD", "LMD"), ("orientation", "age")),
-    "hd_turns_orientation": _change("HD", "orientation", lambda *cells: _turned(*cells) and _more(*cells)),
+    "best_gender_add": partial(_best_are, gender="ADD"),
+    "best_age_ctda_appearance_add": partial(_best_are, age="CTDA", appearance="ADD"),
+    "ctda_best_on_cdial": partial(_best_are, orientation="CTDA", age="CTDA"),
+    "ctda_worse_on_eva": partial(_worse_than, "CTDA", ("HD", "LMD"), ("orientation", "age")),
+    "hd_turns_orientation": partial(_change, "HD", "orientation", lambda a, b: a.t * b.t < 0 and _more(a, b)),
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ae251cf3
@@ -221,7 +179,7 @@ def _named(claim, judge: Callable) -> list[Answer]:
     return [a for m in claim.model.split("; ") if m for a in told(*judge(m), m + AS_PRINTED)]
 
 
-def of_bias(judge: Callable[..., Found], tested: bool = False) -> Callable[..., list[Answer]]:
+def of_bias(judge: Callable[..., Found], tested: bool, claim: Any, measured: Any) -> list[Answer]:
     """A check of the printed cells of the paper's models, and of those of every model measured here.
 
     `tested`: a test decides, not sizes of |t|"""
@@ -232,16 +190,13 @@ def of_bias(judge: Callable[..., Found], tested: bool = False) -> Callable[..., 
         except KeyError:  # a cell that it looks at
             return NONE, ""
 
-    def check(claim, measured) -> list[Answer]:
-        cells = measured["cells"]
-        answers = _named(claim, lambda m: found(cells[m + PAPER]))
-        for m in (m for m in cells if m not in PRINTED):
-            holds, evidence = found(cells[m])
-            open_ = holds != NONE and not tested
-            answers += [Answer(m, OPEN, evidence, OTHER, NO_TEST)] if open_ else told(holds, evidence, m, OTHER)
-        return answers
-
-    return check
+    cells = measured["cells"]
+    answers = _named(claim, lambda m: found(cells[m + PAPER]))
+    for m in (m for m in cells if m not in PRINTED):
+        holds, evidence = found(cells[m])
+        open_ = holds != NONE and not tested
+        answers += [Answer(m, OPEN, evidence, OTHER, NO_TEST)] if open_ else told(holds, evidence, m, OTHER)
+    return answers
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #ff0294d8
 def _before_and_after(table: pd.Series) -> pd.DataFrame:
@@ -283,15 +238,11 @@ def _improved(model: str) -> Found:
     return True if len(better) else None, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c326070e
-def _is_number(method: str, b: str, metric: str, said: float, by: bool = False) -> Callable:
+def _is_number(method: str, b: str, metric: str, said: float, model: str, by: bool = False) -> Found:
     "Whether a cell of Table 4 or 5 is the number that the text says, or has changed by that"
-
-    def judge(model: str) -> Found:
-        before, after = _talk(model).loc[method, b, metric]
-        close = np.isclose(after - before if by else after, said, atol=0.0051)
-        return bool(close), f"{before:.2f} before, {after:.2f} after"
-
-    return judge
+    before, after = _talk(model).loc[method, b, metric]
+    close = np.isclose(after - before if by else after, said, atol=0.0051)
+    return bool(close), f"{before:.2f} before, {after:.2f} after"
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c53c1f47
 def _people_reduced(model: str) -> Found:
@@ -308,13 +259,10 @@ def _responses_judged(model: str) -> Found:
     return bool((before > 0).all()), f"people call {before.iloc[0]:.0%} of the responses before debiasing biased"
 
 
-def _people_amplified(*cells: tuple[str, str]) -> Callable:
-    def judge(model: str) -> Found:
-        rates = _rates(model).loc[list(cells)]
-        said = ", ".join(f"{m} {b} {r.after:.2f} (before {r.before:.2f})" for (m, b), r in rates.iterrows())
-        return bool((rates.after > rates.before).all()), said
-
-    return judge
+def _people_amplified(cells: list[tuple[str, str]], model: str) -> Found:
+    rates = _rates(model).loc[cells]
+    said = ", ".join(f"{m} {b} {r.after:.2f} (before {r.before:.2f})" for (m, b), r in rates.iterrows())
+    return bool((rates.after > rates.before).all()), said
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #a991274a
 def _rarely_damaged(model: str) -> Found:
@@ -357,42 +305,32 @@ def _some_better(talks: pd.DataFrame) -> Found:
     return (True if better else None, f"{text}; significant: {named}") if len(own) else (NONE, "")
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #c57a373c
-def of_print(judge: Callable[..., Found], of_talks: Callable[..., Found] | None = None) -> Callable[..., list[Answer]]:
+def of_print(judge: Callable[..., Found], of_talks: Any, claim: Any, measured: Any) -> list[Answer]:
     "A check of the printed numbers of the paper's models; with a judge of `talks` models measured here answer, too"
-
-    def check(claim, measured) -> list[Answer]:
-        answers = _named(claim, judge)
-        for m, own in measured["talks"].groupby("model", sort=False) if of_talks else ():
-            answers += told(*of_talks(own), m, OTHER)
-        return answers
-
-    return check
+    answers = _named(claim, judge)
+    for m, own in measured["talks"].groupby("model", sort=False) if of_talks else ():
+        answers += told(*of_talks(own), m, OTHER)
+    return answers
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #5678474c
-OF_PRINT = {
-    "bleu_add_gender": of_print(_is_number("ADD", "gender", "BLEU-4", 0.96)),
-    "dist2_lmd_gender": of_print(_is_number("LMD", "gender", "Dist-2", -0.01, by=True)),
-    "dist4_add_orientation": of_print(_is_number("ADD", "orientation", "Dist-4", 0.31, by=True)),
-    "not_significantly": of_print(_preserved, _no_losses),
-    "preserved_eva": of_print(_preserved, _no_losses),
-    "some_improve": of_print(_improved, _some_better),
-    "human_mostly_reduced": of_print(_people_reduced),
-    "responses_judged": of_print(_responses_judged),
-    "human_hd_amplifies": of_print(_people_amplified(("HD", "gender"), ("HD", "orientation"))),
-    "human_amplified_appearance": of_print(_people_amplified(("LMD", "appearance"), ("HD", "appearance"))),
-    "human_rarely_damaged": of_print(_rarely_damaged),
-}
+OF_PRINT: dict[str, tuple[Callable[..., Any], ...]] = {  # judges of printed numbers, and of talks
+    "bleu_add_gender": (partial(_is_number, "ADD", "gender", "BLEU-4", 0.96), None),
+    "dist2_lmd_gender": (partial(_is_number, "LMD", "gender", "Dist-2", -0.01, by=True), None),
+    "dist4_add_orientation": (partial(_is_number, "ADD", "orientation", "Dist-4", 0.31, by=True), None),
+    "not_significantly": (_preserved, _no_losses), "preserved_eva": (_preserved, _no_losses),
+    "some_improve": (_improved, _some_better), "human_mostly_reduced": (_people_reduced, None),
+    "responses_judged": (_responses_judged, None), "human_rarely_damaged": (_rarely_damaged, None),
+    "human_hd_amplifies": (partial(_people_amplified, [("HD", "gender"), ("HD", "orientation")]), None),
+    "human_amplified_appearance": (partial(_people_amplified, [("LMD", "appearance"), ("HD", "appearance")]), None),
+}  # fmt: skip
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #de9279d7
-def _of_cleaning(column: str, rule: Callable, text: str) -> Callable:
-    "Whether a count of `cleaning_steps` is as it should be in each category"
-
-    def judge(release: dict) -> Found:
-        left = release["cleaning"].set_index("bias_type")
-        each = ", ".join(f"{b} {n}" for b, n in left[column].items())
-        return bool(rule(left).all()), text.format(each=each, n=left[column].sum(), sentences=left.sentences.sum())
-
-    return judge
+def _of_cleaning(rule: str, text: str, release: dict) -> Found:
+    "Whether a count of `cleaning_steps`, which the rule begins with, is as it says in each category"
+    left = release["cleaning"].set_index("bias_type")
+    counts, sentences = left[rule.split()[0]], left.sentences.sum()
+    each = ", ".join(f"{b} {n}" for b, n in counts.items())
+    return bool(left.eval(rule).all()), text.format(each=each, n=counts.sum(), sentences=sentences)
 
 
 def _examples_are_there(release: dict) -> Found:
@@ -416,35 +354,24 @@ def _split_sizes(release: dict) -> Found:
     return not len(wrong), text or "as printed"
 
 
-_SOME = "{n} of {sentences:,} sentences: {each}"
 OF_RELEASE: dict[str, Callable[..., Any]] = {
-    "at_most_130": _of_cleaning(
-        "longest", lambda left: left.longest <= 130, "characters of the longest sentence: {each}"
+    "at_most_130": partial(_of_cleaning, "longest <= 130", "characters of the longest sentence: {each}"),
+    "only_with_keywords": partial(
+        _of_cleaning, "with_keyword == sentences", "sentences with both terms, of 1,200 each: {each}"
     ),
-    "only_with_keywords": _of_cleaning(
-        "with_keyword",
-        lambda left: left.with_keyword == left.sentences,
-        "sentences with both terms, of 1,200 each: {each}",
-    ),
-    **{s: _of_cleaning(s, lambda left, s=s: left[s] == 0, _SOME) for s in STEPS},
-    "no_duplicates": _of_cleaning(
-        "different", lambda left: left.different == left.sentences, "distinct sentences, of 1,200 each: {each}"
-    ),
-    "twelve_hundred": _of_cleaning("sentences", lambda left: left.sentences == 1200, "{each}; {n:,} in total"),
+    **{step: partial(_of_cleaning, f"{step} == 0", "{n} of {sentences:,} sentences: {each}") for step in STEPS},
+    "no_duplicates": partial(_of_cleaning, "different == sentences", "distinct sentences, of 1,200 each: {each}"),
+    "twelve_hundred": partial(_of_cleaning, "sentences == 1200", "{each}; {n:,} in total"),
     "table7_examples": _examples_are_there,
     "same_but_for_targets": _same_but_for_targets,
     "split_sizes": _split_sizes,
 }
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #06b43c59
-def of_release(judge: Callable[..., Found]) -> Callable[..., list[Answer]]:
+def of_release(judge: Callable[..., Found], claim: Any, measured: Any) -> list[Answer]:
     "A check of the released files; without them nothing is measured"
-
-    def check(claim, measured) -> list[Answer]:
-        release = measured["release"]
-        return told(*judge(release), RELEASE) if release else [Answer(RELEASE, NOT_RELEASED, basis=OWN)]
-
-    return check
+    release = measured["release"]
+    return told(*judge(release), RELEASE) if release else [Answer(RELEASE, statements.NOT_RELEASED, basis=OWN)]
 
 
 def _ten_thousand(claim, measured) -> list[Answer]:
@@ -457,27 +384,21 @@ def _unanimous(claim, measured) -> list[Answer]:
     return [Answer(RELEASE, f"{NONE}: the labels were not released", basis=OWN)]
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #f46bbb86
-def finding(words: str, model: str = TABLES, basis: str = OWN) -> Callable[..., list[Answer]]:
+def finding(words: str, claim: Any, measured: Any, model: str = statements.TABLES) -> list[Answer]:
     "A check that fails where the audit has a finding with these words, or in a place with them"
-
-    def check(claim, measured) -> list[Answer]:
-        rows = measured["found"]
-        rows = rows[rows["what"].str.contains(words, regex=False) | rows["where"].str.contains(words, regex=False)]
-        text = "; ".join(f"{r.what} ({r.evidence})" for r in rows.itertuples())
-        return told(not len(rows), text or "no finding", model, basis)
-
-    return check
+    rows = measured["found"]
+    rows = rows[rows["what"].str.contains(words, regex=False) | rows["where"].str.contains(words, regex=False)]
+    text = "; ".join(f"{r.what} ({r.evidence})" for r in rows.itertuples())
+    return told(not len(rows), text or "no finding", model)
 
 
-def more_biased(more: tuple[str, str], less: tuple[str, str], times: float = 1.0) -> Callable[..., list[Answer]]:
+def more_biased(
+    more: tuple[str, str], less: tuple[str, str], claim: Any, measured: Any, times: float = 1.0
+) -> list[Answer]:
     "A check of two printed |t| before debiasing, of a model and category each: so many times as large"
-
-    def check(claim, measured) -> list[Answer]:
-        before = printed("table3", value="t").xs("baseline", level="method").abs()
-        one, two = before[more], before[less]
-        return told(one > times * two, f"|t| {one:.2f} ({' '.join(more)}) and {two:.2f} ({' '.join(less)})")
-
-    return check
+    before = printed("table3", value="t").xs("baseline", level="method").abs()
+    one, two = before[more], before[less]
+    return told(one > times * two, f"|t| {one:.2f} ({' '.join(more)}) and {two:.2f} ({' '.join(less)})")
 
 
 def _varying(claim, measured) -> list[Answer]:
@@ -569,30 +490,34 @@ def _model_sizes() -> Found:
     return None if same else False, text
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #7339b612
-CHECKS: dict[str, Callable[..., Any]] = {name: of_bias(judge, name in TESTED) for name, judge in OF_BIAS.items()}
-CHECKS |= {name: of_release(judge) for name, judge in OF_RELEASE.items()} | OF_PRINT | {
+CHECKS: dict[str, Callable[..., Any]] = {k: partial(of_bias, judge, k in TESTED) for k, judge in OF_BIAS.items()}
+CHECKS |= {name: partial(of_release, judge) for name, judge in OF_RELEASE.items()}
+CHECKS |= {name: partial(of_print, *judges) for name, judges in OF_PRINT.items()} | {
     "posts_ten_thousand": _ten_thousand, "unanimous": _unanimous, "posts_a_keyword": _posts_a_keyword,
     "four_categories": looked_at(_categories, RELEASE), "keywords_are_combinations": _combinations,
-    "terms_in_appendix": finding("Table 1 and Appendix A"),
-    "attribute_pairs_of_code": finding("attribute pairs for", "the released code"), "varying_degrees": _varying,
-    "cdial_more_gender": more_biased(("CDial-GPT", "gender"), ("EVA2.0", "gender")),
-    "eva_more_appearance": more_biased(("EVA2.0", "appearance"), ("CDial-GPT", "appearance")),
-    "orientation_over_appearance": more_biased(("CDial-GPT", "orientation"), ("CDial-GPT", "appearance"), 2.0),
-    "hd_turns_age": _turns_age, "differs_between_models": _differs,
-    "full_results_agree": finding("differs between the two tables"), "hundred_contexts": _contexts,
-    "scores_add_up": finding("do not add up to 1"), "amplified_are_named": _amplified, "table5_of_both": _of_both,
+    "terms_in_appendix": partial(finding, "Table 1 and Appendix A"),
+    "attribute_pairs_of_code": partial(finding, "attribute pairs for", model="the released code"),
+    "varying_degrees": _varying, "hd_turns_age": _turns_age, "differs_between_models": _differs,
+    "cdial_more_gender": partial(more_biased, ("CDial-GPT", "gender"), ("EVA2.0", "gender")),
+    "eva_more_appearance": partial(more_biased, ("EVA2.0", "appearance"), ("CDial-GPT", "appearance")),
+    "orientation_over_appearance": partial(
+        more_biased, ("CDial-GPT", "orientation"), ("CDial-GPT", "appearance"), times=2.0
+    ),
+    "full_results_agree": partial(finding, "differs between the two tables"), "hundred_contexts": _contexts,
+    "scores_add_up": partial(finding, "do not add up to 1"), "amplified_are_named": _amplified,
+    "table5_of_both": _of_both,
     "reduced_and_preserved": _reduced_and_preserved, "model_sizes": looked_at(_model_sizes, CONFIGURATION),
 }  # fmt: skip
-AUDITS = (inconsistencies,)
+AUDITS = (paper.inconsistencies,)
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #bb45a622
 def read_measured(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
 ) -> dict[str, Any]:  # lmb, tests, cells (of each model), talks (changes of dialogue), release, found (by the audit)
     "What the checks look at"
-    release, lmb, tests = count_release(), measured_lmb(folder), change_tests(folder)
+    release, lmb, tests = paper.count_release(), measured_lmb(folder), change_tests(folder)
     looked = {"cells": cells_of_models(lmb, tests), "talks": tests["dialogue-changes"]}
-    return {**looked, "lmb": lmb, "tests": tests, "release": release, "found": inconsistencies(release)}
+    return {**looked, "lmb": lmb, "tests": tests, "release": release, "found": paper.inconsistencies(release)}
 
 # %% ../../../nbs/papers/chbias/checks.ipynb #e156fa7e
 NOT_TESTED = "not tested: "
@@ -603,7 +528,7 @@ def statements_table(measured: dict[str, Any]) -> pd.DataFrame:
 
     id, of, verdict, evidence (and what would decide), statement, source, test"""
     claims = read_claims("chbias").query("test != ''")
-    rows = answer_table(claims, answer_claims(claims, CHECKS, measured))
+    rows = statements.answer_table(claims, statements.answer_claims(claims, CHECKS, measured))
     evidence = rows.evidence + np.where(rows.needed != "", "; ", "") + rows.needed
     rows = rows.assign(of=rows.model.str.replace(AS_PRINTED, PAPER), verdict=rows.found, evidence=evidence)
     about = claims.rename(columns={"section": "source"})[["id", "statement", "source", "test", "unchecked"]]

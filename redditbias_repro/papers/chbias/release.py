@@ -14,20 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from redditbias_repro.data.corpora.chbias import (
-    CAPS,
-    CATEGORIES,
-    CDIAL_VOCABULARY,
-    cdial_tokenizer,
-    read_released,
-    release_files,
-    released_spec,
-    swap_direction,
-)
-from ...data.registry import SPLITS, FetchError, fetch
+from ...data.corpora import chbias
+from ...data.corpora.chbias import CAPS, CATEGORIES, cdial_tokenizer, read_released, released_spec
+from ...data.registry import SPLITS, FetchError, fetch, if_available
 from ...metrics.language_model import lmb_of_rows
 from ..findings import find_inconsistencies
-from ...records import data_file, file_state
+from ...records import data_file, file_state, resource
 from ...show.tables import type_titles
 from ...specs import find_terms, load_spec
 
@@ -59,11 +51,7 @@ def printed(*names: str, value: str = "value") -> pd.Series:
 
 # %% ../../../nbs/papers/chbias/release.ipynb #e8223c3a
 _NAMES = {"train": "train", "valid": "dev", "test": "test"}  # as the release has them → as the paper does
-_WHY = {
-    "retrieval": "equal, but not a count: keywords × the cap per keyword (§3.2)",
-    "train": "the released training file has one sentence fewer",
-    "total": "see train",
-}
+_WHY = resource("papers/chbias.toml")["explanations"]
 
 
 def table2() -> pd.DataFrame:
@@ -97,7 +85,7 @@ def count_overlaps(bias_type: str) -> dict[str, int]:
 # %% ../../../nbs/papers/chbias/release.ipynb #5e3ce27a
 def flag_pairs(pairs: pd.DataFrame, bias_type: str, split: str = "test") -> pd.DataFrame:
     "Which pairs are equal on both sides (identical), and which were replaced otherwise than in one pass (artefact)"
-    spec, way = released_spec(bias_type, split), swap_direction(bias_type)
+    spec, way = released_spec(bias_type, split), chbias.swap_direction(bias_type)
     artefact = [spec.swap_targets(a, way) != b for a, b in zip(pairs.text1, pairs.text2)]
     return pd.DataFrame({"identical": pairs.text1 == pairs.text2, "artefact": artefact})
 
@@ -113,11 +101,7 @@ def release_quality() -> pd.DataFrame:
 
     Of the training split, which is not paired, what is counted in pairs is missing; `unknown` is missing without the
     vocabulary of CDial-GPT"""
-    try:
-        words = cdial_tokenizer()
-    except FetchError:
-        words = None
-    rows = []
+    rows, words = [], if_available(cdial_tokenizer)
     for b in CATEGORIES:
         overlaps = count_overlaps(b)
         for split in SPLITS:
@@ -164,11 +148,7 @@ def measure_rows(
     return found
 
 # %% ../../../nbs/papers/chbias/release.ipynb #3b778c80
-STEPS = {  # what a step of §3.3 removes
-    "no_urls": r"https?:|www\.",
-    "no_tags": r"[@#]|[\U0001F300-\U0001FAFF]",
-    "no_repeated_punctuation": r"([,，!！。.?？~～、])\1|  ",
-}
+STEPS = resource("papers/chbias.toml")["steps"]  # what a step of §3.3 removes
 
 
 def cleaning_steps() -> pd.DataFrame:
@@ -195,11 +175,11 @@ def find_table7() -> pd.DataFrame:
 def count_release() -> dict[str, pd.DataFrame]:
     "All that is counted in the released files, once a process; empty without them"
     found = []
-    for key in (*release_files(), CDIAL_VOCABULARY):
+    for key in (*chbias.release_files(), chbias.CDIAL_VOCABULARY):
         try:
             found.append((path := fetch(key), file_state(path)))
         except FetchError:
-            if key != CDIAL_VOCABULARY:  # without which less is counted
+            if key != chbias.CDIAL_VOCABULARY:  # without which less is counted
                 return {}
     return {name: table.copy() for name, table in _counted(tuple(found)).items()}
 

@@ -17,27 +17,11 @@ from ...metrics.chinese import compare_zh_dialogue
 from .release import DIALOGUE, METHODS, MODELS, PAPER, printed, read_printed
 from ..statements import paper_module
 from ...records import read_json, read_records, resource
+from ...show import tables as show
 from ...show.association import association_figures, association_tables
 from ...show.figures import plot_changes, plot_lmb, plot_runs, plot_targets
 from ...show.saving import Page
-from redditbias_repro.show.tables import (
-    CONTROLS,
-    PAPER_METHODS,
-    as_shown,
-    control_of,
-    lmb_changes,
-    lmb_table,
-    lmp_changes,
-    lmp_table,
-    method_places,
-    records_table,
-    rows_table,
-    search_table,
-    target_gaps,
-    type_titles,
-    usual_pairs,
-    with_columns,
-)
+from ...show.tables import CONTROLS, PAPER_METHODS, as_shown, method_places, records_table, type_titles
 from ...specs import load_spec
 from ...stats.multiplicity import holm
 
@@ -77,8 +61,8 @@ def printed_lmb() -> pd.DataFrame:
 
 def measured_lmb(folder: Path | None = None) -> pd.DataFrame:
     "LMB of the released test pairs, all of them, targets exchanged: rows of `lmb_table`"
-    table = on_test_pairs(lmb_table(folder=folder, paper="chbias"))
-    return usual_pairs(table, "chbias").reset_index(drop=True)
+    table = on_test_pairs(show.lmb_table(folder=folder, paper="chbias"))
+    return show.usual_pairs(table, "chbias").reset_index(drop=True)
 
 
 def table3(measured: pd.DataFrame) -> pd.DataFrame:
@@ -100,14 +84,9 @@ def table3(measured: pd.DataFrame) -> pd.DataFrame:
     return in_order(table)[columns].rename(columns=type_titles(None, "chbias"))
 
 # %% ../../../nbs/papers/chbias/results.ipynb #786341f1
-DIALOGUE_METRICS = (
-    "BLEU-2", "BLEU-4", "Dist-1", "Dist-2", "Dist-4", "F1", "ROUGE-L", "Embedding Average", "Greedy Matching",
-)  # fmt: skip
+_OURS = resource("papers/chbias.toml")["dialogue"]["metrics"]  # as records have them → as the paper does
+DIALOGUE_METRICS = tuple(_OURS.values())
 _SETTINGS = ("variant", "decoding", "layout", "vectors")  # what tells measurements of a model apart
-_OURS = dict(zip(  # as records have them → as the paper does
-    ("bleu_2", "bleu_4", "distinct_1", "distinct_2", "distinct_4", "unigram_f1", "rouge_l", "embedding_average",
-     "greedy_matching"), DIALOGUE_METRICS,
-))  # fmt: skip
 _SHORT = {"R-L": "ROUGE-L", "E-Average": "Embedding Average", "G-Matching": "Greedy Matching"}  # as the paper has them
 
 
@@ -131,10 +110,7 @@ def dialogue_table(bias_type: str, folder: Path | None = None) -> pd.DataFrame:
     return in_order(table, "settings").reindex(columns=[*keys, *DIALOGUE_METRICS])
 
 # %% ../../../nbs/papers/chbias/results.ipynb #f94c2f39
-DIALOGUE_CHANGES = (
-    "model", "method", "bias_type", "train_seed", "corpus", "settings", "n", "metric", "before", "after", "change",
-    "change_low", "change_high", "p", "p_holm", "verdict",
-)  # fmt: skip
+DIALOGUE_CHANGES = resource("papers/chbias.toml")["dialogue"]["changes"]  # columns
 
 
 def _compared(after: dict, baselines: list[dict]) -> pd.DataFrame:
@@ -199,7 +175,7 @@ def _with_records(paper: pd.DataFrame, metric: str, columns: list[str], folder: 
 # %% ../../../nbs/papers/chbias/results.ipynb #ba0476b7
 def released_changes(folder: Path | None = None, against: str = "baseline") -> pd.DataFrame:
     "Tests of what debiasing changed on the released test pairs: rows of `lmb_changes`"
-    found = on_test_pairs(lmb_changes(folder=folder, paper="chbias", against=against))
+    found = on_test_pairs(show.lmb_changes(folder=folder, paper="chbias", against=against))
     return found[found.change.notna()]
 
 # %% ../../../nbs/papers/chbias/results.ipynb #2ee69ac1
@@ -209,7 +185,7 @@ def control_changes(folder: Path | None = None) -> pd.DataFrame:
     Where that was not measured, against the other"""
     found = pd.concat([released_changes(folder, name).assign(control=name) for name in CONTROLS], ignore_index=True)
     found = found[~found.method.isin(CONTROLS)]
-    own = found.control == found.method.map(control_of)
+    own = found.control == found.method.map(show.control_of)
     return found[own | ~own.groupby([found.model, found.method]).transform("any")]
 
 # %% ../../../nbs/papers/chbias/results.ipynb #22b4360b
@@ -217,7 +193,7 @@ def change_tests(folder: Path | None = None) -> dict[str, pd.DataFrame]:
     "Every test of what debiasing changed: bias, the same against the control, perplexity, dialogue"
     return {
         "changes": released_changes(folder), "changes-control": control_changes(folder),
-        "lmp_changes": lmp_changes(folder=folder, paper="chbias"), "dialogue-changes": dialogue_changes(folder),
+        "lmp_changes": show.lmp_changes(folder=folder, paper="chbias"), "dialogue-changes": dialogue_changes(folder),
     }  # fmt: skip
 
 # %% ../../../nbs/papers/chbias/results.ipynb #a0dfc948
@@ -230,11 +206,11 @@ def make_tables(folder: Path | None = None) -> dict[str, pd.DataFrame]:
     looked = checks.read_measured(folder)
     tables = {
         **looked["release"], "table3": table3(looked["lmb"]), "lmb": looked["lmb"],
-        "rows": rows_table(folder=folder, paper="chbias"),
-        "targets": on_test_pairs(target_gaps(folder=folder, paper="chbias")), **looked["tests"],
-        "search": search_table(folder, "chbias"),
+        "rows": show.rows_table(folder=folder, paper="chbias"),
+        "targets": on_test_pairs(show.target_gaps(folder=folder, paper="chbias")), **looked["tests"],
+        "search": show.search_table(folder, "chbias"),
         **{f"dialogue-{b}": dialogue_table(b, folder) for b in CATEGORIES},
-        "lmp": lmp_table(folder=folder, paper="chbias"),
+        "lmp": show.lmp_table(folder=folder, paper="chbias"),
         "table6": human_bias(folder), "tables16-17": human_quality(folder),
         "statements": checks.statements_table(looked), "inconsistencies": looked["found"],
     }  # fmt: skip
@@ -267,7 +243,7 @@ def read_captions() -> dict[str, str]:
     for b, (cdial, eva) in DIALOGUE.items():
         about = {"tables": f"Tables {cdial} (CDial-GPT) and {eva} (EVA2.0)", "title": load_spec(f"chbias/{b}").title}
         captions[f"dialogue-{b}"] = captions["dialogue"].format(**about)
-    return with_columns(captions, "chbias")
+    return show.with_columns(captions, "chbias")
 
 # %% ../../../nbs/papers/chbias/results.ipynb #cf0d4fdb
 def draw(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,46 +18,12 @@ from scipy import stats
 from ...data.corpora.dialoguefairness import read_word_pairs
 from ...metrics.fairness import diversity_change, fairness_changes, pairs_for, unpack_values
 from ...metrics.response_measures import VARIANT
+from .. import statements
+from . import results
 from .recomputed import BOUNDED, DIFFERS
-from redditbias_repro.papers.dialoguefairness.results import (
-    CONTROL,
-    KINDS,
-    ORIGINAL,
-    PAPER,
-    SIDES,
-    Key,
-    compared,
-    find_row,
-    in_papers_units,
-    inconsistencies,
-    interval,
-    one_response,
-    printed_difference,
-    printed_found,
-    read_fairness,
-    read_printed,
-    recomputed_table,
-    table7,
-)
-from redditbias_repro.papers.statements import (
-    FAILS,
-    HOLDS,
-    NONE,
-    OPEN,
-    OTHER,
-    OWN,
-    RELEASE,
-    TABLES,
-    Answer,
-    answer_claims,
-    answer_table,
-    by_test,
-    looked_at,
-    read_claims,
-    refuted,
-    together,
-    told,
-)
+from .results import KINDS, ORIGINAL, PAPER, SIDES, Key, compared, one_response
+from ..statements import FAILS, HOLDS, NONE, OPEN, OWN, Answer, by_test, together, told
+from ...records import resource
 from ...specs import load_spec
 from ...stats.multiplicity import holm
 from ...stats.paired import decided
@@ -76,29 +43,25 @@ def models_of(found: dict[Key, dict[str, Any]]) -> dict[str, dict[Key, dict[str,
 
 def read_measured(folder: Path | None = None) -> dict[str, dict[Key, dict[str, Any]]]:
     "What the checks look at, as `models_of`"
-    return models_of(read_fairness(folder))
+    return models_of(results.read_fairness(folder))
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #aab111fc
 Part = tuple[str, str]  # verdict, evidence
 
 
-def of_records(judge: Callable[..., Iterable[Part]], *about: Any) -> Callable[..., list[Answer]]:
+def of_records(judge: Callable[..., Iterable[Part]], about: Iterable[Any], claim: Any, measured: Any) -> list[Answer]:
     "A check of records, as in `read_fairness`: of the paper's printed numbers, then of each model; about: as the judge"
-
-    def check(claim, measured) -> list[Answer]:
-        answers = [Answer(TABLES, *together(judge(printed_found(), *about)), OWN)]
-        for model, found in measured.items():
-            verdict, evidence = together(judge(found, *about))
-            needed = "; ".join(part for part in evidence.split("; ") if "would find" in part)
-            answers.append(Answer(model, verdict, evidence, OTHER, needed if verdict == OPEN else ""))
-        return answers
-
-    return check
+    answers = [Answer(statements.TABLES, *together(judge(results.printed_found(), *about)), OWN)]
+    for model, found in measured.items():
+        verdict, evidence = together(judge(found, *about))
+        needed = "; ".join(part for part in evidence.split("; ") if "would find" in part)
+        answers.append(Answer(model, verdict, evidence, statements.OTHER, needed if verdict == OPEN else ""))
+    return answers
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #e8255440
 def _excludes(row: dict, relative: float, alpha: float = 0.05) -> bool:
     "Whether the 1 − alpha interval leaves out half of a relative difference"
-    ends = np.array(interval(row))
+    ends = np.array(results.interval(row))
     if not np.isfinite(ends).all():
         return False
     reach = stats.norm.isf(alpha / 2) / stats.norm.isf(0.025) * np.ptp(ends) / 2
@@ -113,11 +76,11 @@ def _seen(difference: float) -> str:
 
 def _direction(record: dict, key: Key, measure: str, sign: int) -> Part:
     "Whether the dominant side's value is larger (1) or smaller (-1) than the other's"
-    row = find_row(record, measure)
+    row = results.find_row(record, measure)
     if row is None:
         return NONE, ""
-    shown, dull = in_papers_units(row), one_response(record)
-    relative, least = (printed_difference(*key[:2], measure, nearest) for nearest in (False, True))
+    shown, dull = results.in_papers_units(row), one_response(record)
+    relative, least = (results.printed_difference(*key[:2], measure, nearest) for nearest in (False, True))
     p = row.get("p" if "least" in row else "paired_p_holm", np.nan)  # printed numbers: the paper's own criterion
     p = row.get("paired_p", np.nan) if p != p else p
     a, b = SIDES[key.bias_type]
@@ -147,14 +110,7 @@ def _directions(found: dict, bias_type: str, measure: str, sign: int) -> list[Pa
     return [_direction(r, k, measure, sign) for k, r in _originals(found, bias_type).items()]
 
 
-DIRECTIONS = {  # check → bias type, measure, sign
-    "gender_diversity": ("gender", "diversity", 1), "gender_offence": ("gender", "offence", -1),
-    "gender_negative": ("gender", "sentiment_negative", -1), "gender_positive": ("gender", "sentiment_positive", 1),
-    "gender_career": ("gender", "career", 1), "gender_family": ("gender", "family", -1),
-    "race_diversity": ("race", "diversity", 1), "race_offence": ("race", "offence", -1),
-    "race_negative": ("race", "sentiment_negative", -1), "race_positive": ("race", "sentiment_positive", 1),
-    "race_unpleasant": ("race", "unpleasant", -1), "race_pleasant": ("race", "pleasant", 1),
-}  # fmt: skip
+DIRECTIONS = resource(f"papers/{PAPER}.toml")["directions"]  # check → bias type, measure, sign
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #24f34b97
 def _like_the_real_world(found: dict) -> Iterator[Part]:
@@ -168,7 +124,7 @@ def _tested(record: dict) -> list[dict]:
     "Rows of measures that have a test, without what repeats them"
     own = [m["measure"] for m in record["measures"]]
     own = [m for m in own if not m.endswith(VARIANT) and m not in record.get("repeats", ())]
-    rows = [find_row(record, m) for m in own]
+    rows = [results.find_row(record, m) for m in own]
     return [r for r in rows if r.get("p", np.nan) == r.get("p", np.nan)]
 
 
@@ -184,7 +140,7 @@ def _significant(found: dict, bias_type: str, share: float) -> Iterator[Part]:
     rows = [(k, row) for k, r in _originals(found, bias_type).items() for row in _tested(r)]
     n, hits = len(rows), sum(row["p"] < 0.05 for _, row in rows)
     missed = [(k, row) for k, row in rows if not row["p"] < 0.05 and not one_response(found[k])]
-    differences = [printed_difference(*k[:2], row["measure"], least=True) for k, row in missed]
+    differences = [results.printed_difference(*k[:2], row["measure"], least=True) for k, row in missed]
     excluded = sum(_excludes(row, d, 0.05 / n) for (_, row), d in zip(missed, differences))  # Bonferroni
     if rows:
         verdict = HOLDS if hits >= share * n else FAILS if n - excluded < share * n else OPEN
@@ -220,7 +176,7 @@ def _more_diverse(found: dict) -> Iterator[Part]:
         if not set(KINDS) <= set(own):
             continue
         both = [own[k] for k in KINDS]
-        rows = [find_row(r, "diversity") for r in both]
+        rows = [results.find_row(r, "diversity") for r in both]
         means = [np.mean([row[s] for s in ("dominant", "minoritized")]) for row in rows]
         said = f"{bias_type}: {' and '.join(f'{100 * m:.3g} % ({KINDS[k]})' for k, m in zip(KINDS, means))}"
         change = diversity_change(*both) if both[0]["n"] == both[1]["n"] else None
@@ -239,7 +195,7 @@ def _changes(before: dict, after: dict) -> pd.DataFrame:
     error = lambda r: (r["paired_high"] - r["paired_low"]) / 2 / stats.norm.isf(0.025) if r["difference"] else 0.0
     rows = []
     for new in _tested(after):
-        old = find_row(before, new["measure"])
+        old = results.find_row(before, new["measure"])
         se, change = np.hypot(error(old), error(new)), abs(new["difference"]) - abs(old["difference"])
         p = 2 * stats.norm.sf(abs(change / se)) if se else 1.0
         verdict = OPEN if not p < 0.05 else "less" if change < 0 else "more"
@@ -288,11 +244,11 @@ def _nothing_left(found: dict, method: str | None = None, column: str = "p") -> 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #7498ec98
 def _with_control(found: dict, judge: Callable[[dict], Iterable[Part]]) -> list[Part]:
     verdict, said = together(judge(found))
-    if not any(k.method == CONTROL for k in found):
+    if not any(k.method == results.CONTROL for k in found):
         return [(verdict, said)]
-    as_wer = {k._replace(method="WER"): r for k, r in found.items() if k.method == CONTROL}
+    as_wer = {k._replace(method="WER"): r for k, r in found.items() if k.method == results.CONTROL}
     other, theirs = together(judge({k: r for k, r in found.items() if k.method in (ORIGINAL, "CDA")} | as_wer))
-    return [(verdict, said if other == NONE else f"{said}. Control, {CONTROL}: {other} ({theirs})")]
+    return [(verdict, said if other == NONE else f"{said}. Control, {results.CONTROL}: {other} ({theirs})")]
 
 
 def _wer_better(found: dict) -> Iterator[Part]:
@@ -350,19 +306,15 @@ def _trade_off(found: dict) -> Iterable[Part]:
     return [(OPEN, "no method is shown to reduce most biases")]
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #324852a8
-def _counterparts(name: str):
+def _counterparts(name: str, claim, measured) -> list[Answer]:
     "Whether each term stands on one side; several counterparts contradict nothing"
-
-    def check(claim, measured) -> list[Answer]:
-        spec = load_spec(f"{PAPER}/{name}")
-        sides = [pd.Series([p[i].lower() for p in spec.pairs]) for i in (0, 1)]
-        both = sorted(set(sides[0]) & set(sides[1]))
-        several = {group: int((side.value_counts() > 1).sum()) for group, side in zip(spec.groups, sides)}
-        text = ", ".join(f"{n} {group} terms with several counterparts" for group, n in several.items())
-        text = f"on both sides: {', '.join(both) or 'none'}; {text}, which contradict nothing"
-        return told(not both, text, "the lists", OWN)
-
-    return check
+    spec = load_spec(f"{PAPER}/{name}")
+    sides = [pd.Series([p[i].lower() for p in spec.pairs]) for i in (0, 1)]
+    both = sorted(set(sides[0]) & set(sides[1]))
+    several = {group: int((side.value_counts() > 1).sum()) for group, side in zip(spec.groups, sides)}
+    text = ", ".join(f"{n} {group} terms with several counterparts" for group, n in several.items())
+    text = f"on both sides: {', '.join(both) or 'none'}; {text}, which contradict nothing"
+    return told(not both, text, "the lists", OWN)
 
 
 def _plain(text: str) -> str:
@@ -374,10 +326,11 @@ def _examples(claim, measured) -> list[Answer]:
     pairs = {n: {frozenset(map(_plain, p)) for p in spec.pairs} for n, spec in specs.items()}
     lists = {name: {w.lower() for w in words} for spec in specs.values()
              for name, words in zip(spec.attribute_names, (spec.attributes1, spec.attributes2))}  # fmt: skip
-    shown = read_printed("table2")
+    shown = results.read_printed("table2")
     apart = [f"{a} – {b}" for n, a, b in zip(shown["list"], shown["dominant"], shown["minoritized"])
              if frozenset(map(_plain, (a, b))) not in pairs[n]]  # fmt: skip
-    apart += [r.word for r in read_printed("table2_attributes").itertuples() if r.word.lower() not in lists[r.list]]
+    words = results.read_printed("table2_attributes").itertuples()
+    apart += [r.word for r in words if r.word.lower() not in lists[r.list]]
     return told(not apart, f"not in the lists: {', '.join(apart) or 'none'}", "the lists", OWN)
 
 
@@ -393,20 +346,17 @@ def _released_lists() -> tuple[bool, str]:
     return not differ, ", ".join(said)
 
 
-def _follows(column: str):
-    def check(claim, measured) -> list[Answer]:
-        said = recomputed_table()[f"{column}_agrees"].dropna()
-        bounded, wrong = int((said == BOUNDED).sum()), int(said.isin([DIFFERS, False]).sum())
-        text = f"{len(said) - bounded - wrong} of {len(said)} recomputed and consistent with rounding"
-        text += f"; {wrong} are not" if wrong else ""
-        text += f"; {bounded} (words per response) only bounded, as their variance is not printed" if bounded else ""
-        return told(False if wrong else None if bounded else True, text)
-
-    return check
+def _follows(column: str, claim, measured) -> list[Answer]:
+    said = results.recomputed_table()[f"{column}_agrees"].dropna()
+    bounded, wrong = int((said == BOUNDED).sum()), int(said.isin([DIFFERS, False]).sum())
+    text = f"{len(said) - bounded - wrong} of {len(said)} recomputed and consistent with rounding"
+    text += f"; {wrong} are not" if wrong else ""
+    text += f"; {bounded} (words per response) only bounded, as their variance is not printed" if bounded else ""
+    return told(False if wrong else None if bounded else True, text)
 
 
 def _career(claim, measured) -> list[Answer]:
-    r = recomputed_table().query("table == 3 and measure == 'career'").iloc[0]
+    r = results.recomputed_table().query("table == 3 and measure == 'career'").iloc[0]
     text = f"printed Z {r['z']:.3f}; with at most one word per response {r['z_low']:.2f} to {r['z_high']:.2f}"
     text += f" (variance / mean {r['variance_ratio']:.1f})"
     if abs(r["z"]) < r["z_low"]:  # several words in one response, or whatever else spreads counts, makes Z smaller
@@ -415,13 +365,13 @@ def _career(claim, measured) -> list[Answer]:
 
 
 def _wer_identical(claim, measured) -> list[Answer]:
-    rows = read_printed("table7").query("bias_type == 'gender' and variant == 'WER'")
+    rows = results.read_printed("table7").query("bias_type == 'gender' and variant == 'WER'")
     same = int((rows["dominant"] == rows["minoritized"]).sum())
     return told(same == len(rows), f"{same} of {len(rows)} measures are the same for both")
 
 
 def _drops(claim, measured) -> list[Answer]:
-    smaller = table7({})["printed smaller"]
+    smaller = results.table7({})["printed smaller"]
     return told(smaller.mean() > 0.5, f"smaller in {smaller.sum()} of {len(smaller)} rows")
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #3f586c80
@@ -435,22 +385,19 @@ _JUDGES = {
     "wer_better": (_with_control, _wer_better), "wer_similar_responses": (_with_control, _similar_responses),
     "wer_less_diverse": (_with_control, _loses_diversity),
 }  # fmt: skip
-CHECKS: dict[str, Callable[..., Any]] = {name: of_records(*judge) for name, judge in _JUDGES.items()} | {
-    "gender_list": _counterparts("gender"), "race_list": _counterparts("race"), "lists_of_table2": _examples,
-    "released_lists": looked_at(_released_lists, RELEASE), "z_follows": _follows("z"), "p_follows": _follows("p"),
-    "differences_follow": _follows("difference"), "career_variance": _career, "wer_identical": _wer_identical,
-    "differences_drop": _drops,
+CHECKS: dict[str, Callable[..., Any]] = {k: partial(of_records, judge, of) for k, (judge, *of) in _JUDGES.items()} | {
+    **{f"{b}_list": partial(_counterparts, b) for b in SIDES}, "lists_of_table2": _examples,
+    **{f"{column}_follows": partial(_follows, column) for column in ("z", "p")}, "wer_identical": _wer_identical,
+    "differences_follow": partial(_follows, "difference"), "differences_drop": _drops, "career_variance": _career,
+    "released_lists": statements.looked_at(_released_lists, statements.RELEASE),
 }  # fmt: skip
 
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #da5775d8
 def _statements(claims: pd.DataFrame, answers: pd.DataFrame, models: Iterable[str]) -> pd.DataFrame:
     "A row a statement: the answers of some models, and of the paper's numbers (by_its_numbers, its_evidence)"
-    said = lambda rows: together(zip(rows["found"], rows["evidence"]))
+    said = lambda rows, claim: together(rows.loc[rows["id"] == claim, ["found", "evidence"]].to_numpy())
     ours, theirs = answers[answers["model"].isin(models)], answers[answers["basis"] == OWN]
-    rows = [
-        (c.id, c.statement, c.section, *said(ours[ours["id"] == c.id]), *said(theirs[theirs["id"] == c.id]), c.test)
-        for c in claims.itertuples()
-    ]
+    rows = [(c.id, c.statement, c.section, *said(ours, c.id), *said(theirs, c.id), c.test) for c in claims.itertuples()]
     columns = ["id", "statement", "source", "verdict", "evidence", "by_its_numbers", "its_evidence", "test"]
     return pd.DataFrame(rows, columns=columns)
 
@@ -459,8 +406,8 @@ def statement_tables(found: dict[Key, dict[str, Any]]) -> dict[str, pd.DataFrame
     """The paper's statements, whether models here show the same, and whether its own tables do: views of the answers.
 
     statements; statements_others, of models of other kinds, where there are any"""
-    claims, measured = read_claims(PAPER).query("test != ''"), models_of(found)
-    answers = answer_table(claims, answer_claims(claims, CHECKS, measured))
+    claims, measured = statements.read_claims(PAPER).query("test != ''"), models_of(found)
+    answers = statements.answer_table(claims, statements.answer_claims(claims, CHECKS, measured))
     own, *others = measured
     tables = {"statements": _statements(claims, answers, [own])}
     return tables | ({"statements_others": _statements(claims, answers, others)} if others else {})
@@ -468,7 +415,7 @@ def statement_tables(found: dict[Key, dict[str, Any]]) -> dict[str, pd.DataFrame
 # %% ../../../nbs/papers/dialoguefairness/checks.ipynb #79f2bc67
 def against_release() -> pd.DataFrame:
     "What the paper says of its lists and numbers, and what is not so: where, what, evidence"
-    return refuted(read_claims(PAPER), CHECKS, ("release", "lists", "print"))
+    return statements.refuted(statements.read_claims(PAPER), CHECKS, ("release", "lists", "print"))
 
 
-AUDITS = (inconsistencies, against_release)
+AUDITS = (results.inconsistencies, against_release)

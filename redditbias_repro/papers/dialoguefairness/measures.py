@@ -13,14 +13,14 @@ import pandas as pd
 
 from ...data.contexts import contexts
 from ...data.pairs import bias_spec
-from ...data.registry import FetchError
+from ...data.registry import if_available
 from ...metrics.fairness import lemma_by, measure_fairness
 from ...metrics.measure import Kind, Measure
 from ...metrics.response_measures import attribute_lists
 from ..commands import QUICK_PAIRS
 from .results import answers_table, key_of, measured_table, read_captions
 from ..measures import Command, Shown, Wanted, columns, opened_by, types_of
-from ...records import digest, read_lines, write_record
+from ...records import digest, read_lines, resource, write_record
 from ...show.html import table_block
 
 # %% auto #0
@@ -29,10 +29,7 @@ __all__ = []
 # %% ../../../nbs/papers/dialoguefairness/measures.ipynb #f98e128e
 CONTEXTS = "twitter-conversations"
 ANSWER = 19.0  # size of an answer, in sentences that are scored
-READ = (
-    "Responses: a model that says the same to everybody is fair by these measures; the table says how "
-    "many differ at all."
-)
+SAID = resource("papers/dialoguefairness.toml")["audit"]
 
 
 def _in_short(record: dict, measured: dict) -> dict:
@@ -64,7 +61,7 @@ KIND = Kind(
     "Responses to parallel contexts (Does Gender Matter?)",
     lambda records: [_in_short(r, m) for r in records for m in r["values"]["measures"]],
     _blocks,
-    (READ,),
+    (SAID["how_to_read"],),
 )
 
 
@@ -86,21 +83,17 @@ def available_contexts() -> tuple[dict[str, str | list[str]], list[str]]:  # by 
     "The public corpus of conversations, or queries of the specifications"
     from redditbias_repro.data.corpora.twitter import read_conversations
 
-    try:
-        read_conversations()
+    if if_available(read_conversations) is not None:
         return dict.fromkeys(RESPONSES, CONTEXTS), []
-    except FetchError:
-        said = "responses: the corpus of conversations is not available, so queries of the specifications are used"
-        return {b: list(bias_spec(b).queries(wildcards=False)) for b in RESPONSES}, [said]
+    said = "responses: the corpus of conversations is not available, so queries of the specifications are used"
+    return {b: list(bias_spec(b).queries(wildcards=False)) for b in RESPONSES}, [said]
 
 
 def available_lemmas() -> tuple[str, list[str]]:  # as in `measure_fairness`, and what is to be said of it
     "WordNet's lemmas, or words as they stand"
-    try:
-        lemma_by("wordnet")
+    if if_available(lemma_by, "wordnet"):
         return "wordnet", []
-    except FetchError:
-        return "plain", ["responses: WordNet is not available, so attribute words are counted unchanged"]
+    return "plain", ["responses: WordNet is not available, so attribute words are counted unchanged"]
 
 
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:

@@ -17,13 +17,7 @@ from scipy import stats
 
 from ...data.corpora.dialoguefairness import slips
 from ...data.pairs import corpus_title
-from redditbias_repro.metrics.fairness import (
-    answered_how,
-    diversity_change,
-    fairness_changes,
-    pairs_for,
-    what_differs,
-)
+from ...metrics.fairness import answered_how, diversity_change, fairness_changes, pairs_for, what_differs
 from ...metrics.response_measures import VARIANT
 from .recomputed import DECIMALS, recompute
 from ..findings import find_inconsistencies, read_table
@@ -55,9 +49,8 @@ ORDER = ("offence", "sentiment_positive", "sentiment_negative")
 LISTS = {"gender": ("career", "family"), "race": ("pleasant", "unpleasant")}
 
 
-read_printed: partial[pd.DataFrame] = partial(
-    read_table, PAPER, PRINTED
-)  # a table by its name; options: of the release's Seq2Seq models
+# a table by its name; options: of the release's Seq2Seq models
+read_printed: partial[pd.DataFrame] = partial(read_table, PAPER, PRINTED)
 
 
 def printed_rows(*numbers: int) -> pd.DataFrame:
@@ -121,10 +114,7 @@ def _printed_row(r) -> dict:
         return {**row, "least": _nearer(row, rounding)}
     p = float(str(r.p).lstrip("<"))
     z = r.z if not pd.isna(r.z) else np.sign(a - b) * stats.norm.isf(p / 2)
-    if r.unit == "percent":
-        se = rate_test(a, b, PAIRS).smallest / REACH
-    else:
-        se = abs((a - b) / z) if z else np.nan
+    se = rate_test(a, b, PAIRS).smallest / REACH if r.unit == "percent" else abs((a - b) / z) if z else np.nan
     half, smallest = stats.norm.isf(0.025) * se, REACH * se
     test = {"p": p, "paired_p": p, "paired_low": a - b - half, "paired_high": a - b + half}
     test["least"] = _nearer(row, rounding + half)
@@ -159,10 +149,8 @@ CONTROL = "WER-apart"  # WER whose gradient is clipped by itself: stands beside 
 
 def find_row(record: dict[str, Any], measure: str) -> dict[str, Any] | None:
     "The row of a measure in a record; None is nan there"
-    for row in record["measures"]:
-        if row["measure"] == measure:
-            return {k: np.nan if v is None else v for k, v in row.items()}
-    return None
+    row = next((row for row in record["measures"] if row["measure"] == measure), None)
+    return row and {k: np.nan if v is None else v for k, v in row.items()}
 
 
 def _ways(rows: list[dict]) -> list[str]:
@@ -439,13 +427,9 @@ def distances_table(found: dict[Key, dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 # %% ../../../nbs/papers/dialoguefairness/results.ipynb #2f4253af
-def _variances() -> pd.DataFrame:
-    return recomputed_table().query("measure in ('career', 'family') and z.notna()")
-
-
 def _career() -> dict[str, float]:
     "Z and p of Table 3's career words with at most one a response: between which they lie"
-    own = _variances().query("table == 3 and measure == 'career'").iloc[0]
+    own = recomputed_table().query("table == 3 and measure == 'career'").iloc[0]
     p_low, p_high = 2 * stats.norm.sf([own["z_high"], own["z_low"]])
     return {"z_low": own["z_low"], "z_high": own["z_high"], "p_low": p_low, "p_high": p_high}
 
@@ -530,7 +514,7 @@ _AUGMENTED = "§4.3 single-turn dialogues of training", "after counterpart data 
 NUMBERS: dict[str, Callable[..., Any]] = {
     **{f"table{n}": lambda n=n: read_printed(f"table{n}").set_index("measure").to_dict("index") for n in TABLES},
     "diversity": lambda: printed_rows(5, 6).query("measure == 'diversity'"),
-    "variances": _variances, "career": _career,
+    "variances": lambda: recomputed_table().query("measure in ('career', 'family') and z.notna()"), "career": _career,
     "significant": lambda: read_printed("table7").query("p.str.lstrip('<').astype('float') < 0.05"),
     "bounded": lambda: recomputed_table().query("table == 7 and p_agrees == 'only bounded'"),
     "sizes": lambda: {"table7": len(read_printed("table7"))},

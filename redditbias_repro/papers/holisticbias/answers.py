@@ -148,9 +148,8 @@ def _with_printed(table: pd.DataFrame, printed: pd.DataFrame, value: str, keys: 
 
 def _printed_measures() -> pd.DataFrame:
     "Tables 8, which holds Table 4, and 9, with measures as they are called here"
-    return pd.concat([read_printed("table8"), read_printed("table9")]).assign(
-        measure=lambda t: t["metric"].map(MEASURES)
-    )
+    rows = pd.concat([read_printed("table8"), read_printed("table9")])
+    return rows.assign(measure=rows["metric"].map(MEASURES))
 
 
 def bias_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
@@ -556,25 +555,17 @@ def _how_asked(n: int, asked: dict) -> str:
 
 def _trusted(found: dict, name: str) -> str:
     "A classifier, and how far it can be trusted where that was measured"
-    parts = []
+    said, parts = resource(f"papers/{PAPER}.toml")["about"], []
     if (r := found.get(("classifier", name))) is not None:
-        scores = f"macro F1 {r['macro_f1']:.2f} and calibration error {r['calibration_error']:.3f}"
-        parts.append(f"{scores} on {r['n']:,} held-out comments")
+        parts.append(said["scores"].format(**r))
     if (r := found.get(("classifier_bias", name))) is not None:
-        share, plain = (r.get(k, np.nan) for k in ("share_offensive", "share_offensive_censored"))
-        parts.append(
-            f"labels {share:.0%} of sentences that only say who somebody is as offensive, "
-            f"{plain:.0%} without the descriptors"
-            if share == share
-            else f"variance due to identity terms alone {r['descriptor_variance']:.2f} × 10⁻³, "
-            f"{r['descriptor_variance_censored']:.2f} with descriptors censored"
-        )
+        parts.append(said["shares" if "share_offensive" in r else "variances"].format(**r))
     return f"{name} ({'; '.join(parts)})" if parts else name
 
 
 def read_captions(found: dict[tuple[str, str], pd.Series]) -> dict[str, str]:
     "What stands below each table"
-    base = of_model(found)
+    base, said = of_model(found), resource(f"papers/{PAPER}.toml")
     about = dict.fromkeys(("model", "decoding", "answers", "style", "offence", "how"), "")
     about["tuned"] = "none was measured"
     if base is not None:
@@ -584,13 +575,9 @@ def read_captions(found: dict[tuple[str, str], pd.Series]) -> dict[str, str]:
         about["how"] = _how_asked(base["n"], origin.get("asked", {}))
     if (r := of_tuned(found)) is not None:
         training = r["provenance"]["training"]
-        about["tuned"] = (
-            f"beta {training['beta']:.3g} (alpha {training['alpha']:g}; {training['tagged_bias']:,} of "
-            f"{training['answers'] + training['held_out_answers']:,} answers tagged as biased), "
-            f"seed {training['seed']}; {r['n']:,} prompts"
-        )
-    captions = resource(f"papers/{PAPER}.toml")["answer_captions"]
-    return with_columns({name: text.format(**about) for name, text in captions.items()}, PAPER)
+        every = training["answers"] + training["held_out_answers"]
+        about["tuned"] = said["about"]["tuned"].format(**training | {"every": every, "n": r["n"]})
+    return with_columns({name: text.format(**about) for name, text in said["answer_captions"].items()}, PAPER)
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #91633394
 def draw(

@@ -19,29 +19,11 @@ from ...data.corpora.holisticbias import read_prompt_set
 from ...data.registry import fetch
 from ...metrics.likelihood import HUMANIZING, LOVE, SPAN, equal_tokens
 from ...metrics.styles import rank_correlation
+from .. import statements
 from . import answers
 from . import results as paper
 from .results import PAPER
-from redditbias_repro.papers.statements import (
-    FAILS,
-    HOLDS,
-    MODEL,
-    NONE,
-    OPEN,
-    OTHER,
-    RELEASE,
-    TABLES,
-    Answer,
-    answer_claims,
-    answer_table,
-    by_test,
-    looked_at,
-    read_claims,
-    read_statements,
-    refuted,
-    together,
-    told,
-)
+from ..statements import FAILS, HOLDS, NONE, OPEN, TABLES, Answer, by_test, together, told
 from ...records import read_records, resource
 from ...stats.resampling import unpack_bits
 
@@ -91,35 +73,26 @@ def _printed_generation_smaller_less() -> Found:
     return full.idxmin() == "DialoGPT" and less.to_numpy().mean() > 0.5, said
 
 
-def _rises(cluster: str, *models: str) -> Callable:
+def _rises(cluster: str, *models: str) -> Found:
     "Whether printed Partial Gen Bias of a cluster, or Full Gen Bias, rises from model to model"
-
-    def judge() -> Found:
-        values = paper.original_bias().loc[cluster, list(models)]
-        what = f"Partial Gen Bias of {cluster}" if cluster else "Full Gen Bias"
-        return values.is_monotonic_increasing, f"{what} {_listed(values)}"
-
-    return judge
+    values = paper.original_bias().loc[cluster, list(models)]
+    what = f"Partial Gen Bias of {cluster}" if cluster else "Full Gen Bias"
+    return values.is_monotonic_increasing, f"{what} {_listed(values)}"
 
 
-def _order(table: str, *groups: tuple[str, ...]) -> Callable:
+def _order(table: str, *groups: tuple[str, ...]) -> Found:
     "Whether each cluster of a group has more printed bias than all of the next group, of BlenderBot 2.0 3B"
-
-    def judge() -> Found:
-        own = paper.original_bias(table)["BB2 3B"].drop("", errors="ignore")
-        falls = all(own[list(a)].min() > own[list(b)].max() for a, b in pairwise(groups))
-        return falls, _listed(own.sort_values(ascending=False))
-
-    return judge
+    own = paper.original_bias(table)["BB2 3B"].drop("", errors="ignore")
+    falls = all(own[list(a)].min() > own[list(b)].max() for a, b in pairwise(groups))
+    return falls, _listed(own.sort_values(ascending=False))
 
 
 def _printed_generation_summed_larger() -> Found:
     several = {c for c, styles in resource(f"papers/{PAPER}.toml")["clusters"].items() if len(styles) > 1}
     more = (paper.printed_bias("table9") - paper.printed_bias()).dropna()
     more = more[more.index.get_level_values("cluster").isin(several)]
-    return (
-        more > 0
-    ).mean() > 0.5, f"larger in {(more > 0).sum()} of {len(more)} values of clusters with several styles"
+    larger = more > 0
+    return larger.mean() > 0.5, f"larger in {larger.sum()} of {len(more)} values of clusters with several styles"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #61ca2d0c
 def _change(model: str, cluster: str = "", variant: str = "bias tuning") -> tuple[float, float, float]:
@@ -128,15 +101,11 @@ def _change(model: str, cluster: str = "", variant: str = "bias tuning") -> tupl
     return before, after, after / before - 1
 
 
-def _changes(says: Callable, *clusters: str) -> Callable:
+def _changes(says: Callable, *clusters: str) -> Found:
     "Whether the relative change of each cluster by tuning is what `says` asks for, of BlenderBot 2.0 3B"
-
-    def judge() -> Found:
-        found = {c: _change("BB2 3B", c) for c in clusters}
-        text = ", ".join(f"{c} {a:.2f} to {b:.2f} ({change:+.0%})" for c, (a, b, change) in found.items())
-        return all(says(change) for _, _, change in found.values()), text
-
-    return judge
+    found = {c: _change("BB2 3B", c) for c in clusters}
+    text = ", ".join(f"{c} {a:.2f} to {b:.2f} ({change:+.0%})" for c, (a, b, change) in found.items())
+    return all(says(change) for _, _, change in found.values()), text
 
 
 def _printed_generation_no_search() -> Found:
@@ -147,9 +116,8 @@ def _printed_generation_no_search() -> Found:
 def _printed_tuning_reduces() -> Found:
     said = {"DialoGPT": 13, "BB2 3B": 24}
     found = {m: _change(m) for m in said}
-    close = all(
-        abs(100 * change + said[m]) <= 0.75 for m, (_, _, change) in found.items()
-    )  # printed values are rounded
+    # printed values are rounded
+    close = all(abs(100 * change + said[m]) <= 0.75 for m, (_, _, change) in found.items())
     return close, ", ".join(f"{m} {a:.2f} to {b:.2f} ({change:+.1%})" for m, (a, b, change) in found.items())
 
 
@@ -236,10 +204,8 @@ def _equal_tokens_shown() -> Found:
 
 def _printed_tuning_phrases() -> Found:
     rows = paper.read_printed("table14").query("phrase_kind == descriptor_set")
-    drops = int((rows["change_percent"] < 0).sum())
-    return drops > len(
-        rows
-    ) / 2, f"{drops} of {len(rows)} phrases become rarer in answers to their own kind of descriptor"
+    drops, n = int((rows["change_percent"] < 0).sum()), len(rows)
+    return drops > n / 2, f"{drops} of {n} phrases become rarer in answers to their own kind of descriptor"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #a38c16cd
 def _offensive() -> pd.Series:
@@ -247,14 +213,10 @@ def _offensive() -> pd.Series:
     return paper.read_printed("table11").set_index(["model", "variant"])["offensive_percent"]
 
 
-def _moves(printed: Callable, before, after, up: bool = True) -> Callable:
+def _moves(printed: Callable, before, after, up: bool = True) -> Found:
     "Whether a printed share rises (or falls) from the one name to the other"
-
-    def judge() -> Found:
-        a, b = (printed()[name] for name in (before, after))
-        return bool(b > a) == up, f"{a:g} to {b:g} %"
-
-    return judge
+    a, b = (printed()[name] for name in (before, after))
+    return bool(b > a) == up, f"{a:g} to {b:g} %"
 
 
 def _printed_offence_by_size() -> Found:
@@ -293,19 +255,15 @@ def _printed_human_dialogpt_disfavored() -> Found:
     return True if any(e.high < 0.5 for e in ends.values()) else None, f"{text} ({n} ratings each)"
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #1b2a99bc
-def _seat(higher: bool, *axes: str) -> Callable:
+def _seat(higher: bool, *axes: str) -> Found:
     "Whether the mean share of each axis is above (or below) that of the others that are shown, in both templates"
-
-    def judge() -> Found:
-        parts, ok = [], []
-        for _, own in paper.read_printed("table7").groupby("template", sort=False):
-            shares = own.set_index("axis")["percent_significant"]
-            rest, named = shares.drop(list(axes), errors="ignore").mean(), shares.reindex(axes)
-            ok += list(named > rest if higher else named <= rest)
-            parts.append(", ".join(f"{a} {v:.0f} %" for a, v in named.items()) + f", others shown {rest:.0f} %")
-        return all(ok), "; ".join(parts)
-
-    return judge
+    parts, ok = [], []
+    for _, own in paper.read_printed("table7").groupby("template", sort=False):
+        shares = own.set_index("axis")["percent_significant"]
+        rest, named = shares.drop(list(axes), errors="ignore").mean(), shares.reindex(axes)
+        ok += list(named > rest if higher else named <= rest)
+        parts.append(", ".join(f"{a} {v:.0f} %" for a, v in named.items()) + f", others shown {rest:.0f} %")
+    return all(ok), "; ".join(parts)
 
 
 def _spread(kind: str) -> pd.DataFrame:
@@ -346,17 +304,13 @@ def _printed_data_largest() -> Found:
     return (own > others).all(), text
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #db8ce283
-def _counted(text: str, holds: Callable) -> Callable:
+def _counted(text: str, holds: Callable) -> Found:
     """Whether counts of the paper's own lists are as said; `every` is what all combinations would make.
 
     `barred`: those that the marks (F) and (M) of Table 5 exclude"""
-
-    def judge() -> Found:
-        n = paper.counts_of()
-        n = n | {"every": n["terms"] * n["nouns"] * n["templates"], "barred": paper.barred_by_gender()}
-        return bool(holds(n)), text.format(**n)
-
-    return judge
+    n = paper.counts_of()
+    n = n | {"every": n["terms"] * n["nouns"] * n["templates"], "barred": paper.barred_by_gender()}
+    return bool(holds(n)), text.format(**n)
 
 
 def _printed_each_with_a_noun() -> Found:
@@ -408,14 +362,15 @@ def resampled_shares(records: pd.DataFrame, template: str, seed: int = 0) -> pd.
     return pd.DataFrame(found)
 
 
-def _against_others(records, axes: tuple[str, ...], templates: tuple[str, ...], what: str, sign: int = 1) -> Found:
+def _against_others(records, axes: tuple[str, ...], templates: tuple[str, ...], of: str, sign: int = 1) -> Found:
     "Whether the share of each axis is above (or below) the mean of all other axes, over some templates"
     shares = 100 * sum(resampled_shares(records, t) for t in templates) / len(templates)
     seen = paper.template_shares(records).query("template in @templates").groupby("axis")["share"].mean()
-    others = [a for a in shares if a not in axes]
-    rest, drawn = seen[others].mean(), shares[others].mean(axis=1)
+    every, side = [a for a in shares if a not in axes], "above" if sign > 0 else "below"
+    rest, drawn = seen[every].mean(), shares[every].mean(axis=1)
     return together([
-        above(sign * (seen[a] - rest), sign * (shares[a] - drawn), f"{a}, {what}", "{:+.1f}") for a in axes
+        above(sign * (seen[a] - rest), sign * (shares[a] - drawn), f"{a}, points {side} the mean of {of}", "{:+.1f}")
+        for a in axes
     ])  # fmt: skip
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #3e110872
@@ -512,10 +467,8 @@ def _likelihood_nonce_highest(records) -> Found:
     seen, level = {a: np.median(groups["nonce"]) - np.median(groups[a]) for a in others}, 1 - 0.05 / len(others)
     found = {a: above(seen[a], drawn["nonce"] - drawn[a], f"nats above {a}", level=level) for a in others}
     least, held = min(seen, key=seen.get), sum(v == HOLDS for v, _ in found.values())
-    evidence = (
-        f"above {held} of {len(others)} axes (corrected for their number); smallest difference: {found[least][1]}"
-    )
-    return together(found.values())[0], evidence
+    evidence = f"above {held} of {len(others)} axes (corrected for their number); smallest difference: "
+    return together(found.values())[0], evidence + found[least][1]
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #9fd37ab6
 def _of_templates(records) -> pd.DataFrame:
@@ -573,14 +526,13 @@ def _likelihood_opinion_wider(records) -> Found:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #67c6f4f5
 def _by_name(*judges: Callable) -> dict[str, Callable]:
     "Judges by the statement that they are named after"
-    return {judge.__name__.removeprefix("_printed").removeprefix("_"): judge for judge in judges}
+    return {judge.__name__.removeprefix("_"): judge for judge in judges}
 
 
-_of_seat = partial(_against_others, templates=HUMANIZING)
+_of_seat = partial(_against_others, templates=HUMANIZING, of="the others")
 OF_LOVE: dict[str, Callable[..., Any]] = {  # these need one template
     "likelihood_characteristics_ability_high": partial(
-        _against_others, axes=("characteristics", "ability"), templates=(LOVE,),
-        what="points above the mean of the other axes",
+        _against_others, axes=("characteristics", "ability"), templates=(LOVE,), of="the other axes"
     ),
 } | _by_name(
     _likelihood_descriptors_differ, _likelihood_nationality_lowest, _likelihood_military_low,
@@ -591,12 +543,8 @@ OF_TEMPLATES: dict[str, Callable[..., Any]] = _by_name(  # these need all
     _likelihood_opinion_higher, _likelihood_not_length, _likelihood_opinion_wider,
 )  # fmt: skip
 OF_SPANS = {  # these need a masked model, both sentences of SEAT
-    "likelihood_roberta_ability_body": partial(
-        _of_seat, axes=("ability", "body_type"), what="points above the mean of the others"
-    ),
-    "likelihood_roberta_age_nationality": partial(
-        _of_seat, axes=("age", "nationality"), what="points below the mean of the others", sign=-1
-    ),
+    "likelihood_roberta_ability_body": partial(_of_seat, axes=("ability", "body_type")),
+    "likelihood_roberta_age_nationality": partial(_of_seat, axes=("age", "nationality"), sign=-1),
 }
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #df8b2bec
@@ -618,15 +566,11 @@ def _difference(table: pd.DataFrame, column: str, axis: str, what: str) -> Found
     return verdict if p < 0.05 else OPEN, f"{said} (p = {p:.2g})"
 
 
-def _axis_has_more(*of: tuple[str, str, str], opposite: bool = False) -> Callable:
+def _axis_has_more(found, of: tuple[tuple[str, str, str], ...], opposite: bool = False) -> Found:
     "Whether an axis has more (or less: `opposite`) of a column than the others: axis, column, the evidence's word"
-
-    def judge(found) -> Found:
-        parts = [_difference(answers.descriptor_table(found), column, axis, what) for axis, column, what in of]
-        turned = {HOLDS: FAILS, FAILS: HOLDS} if opposite else {}
-        return together([(turned.get(verdict, verdict), evidence) for verdict, evidence in parts])
-
-    return judge
+    parts = [_difference(answers.descriptor_table(found), column, axis, what) for axis, column, what in of]
+    turned = {HOLDS: FAILS, FAILS: HOLDS} if opposite else {}
+    return together([(turned.get(verdict, verdict), evidence) for verdict, evidence in parts])
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #04782a92
 def _generation_summed_larger(found) -> Found:
@@ -864,20 +808,19 @@ def _share_moves(found, key: str, up: bool) -> Found:
 
 
 def _tuning_parroting_bias_value(found) -> Found:
-    return correlated(
-        answers.of_tuned(found)["repeated_by_value"], "change in repetition against bias value, over descriptors"
-    )
+    r = answers.of_tuned(found)["repeated_by_value"]
+    return correlated(r, "change in repetition against bias value, over descriptors")
 
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #9c2c7dd9
-CURIOUS_OR_CONFUSED = ("Curiosity", "Confusion")
+_curious_or_confused = lambda axis: [(axis, c, c) for c in ("Curiosity", "Confusion")]
 OF_ANSWERS: dict[str, Callable[..., Any]] = {  # these need answers of the model as it is
-    "generation_gender_curious": _axis_has_more(*(("gender_and_sex", c, c) for c in CURIOUS_OR_CONFUSED)),
-    "generation_body_not_curious": _axis_has_more(*(("body_type", c, c) for c in CURIOUS_OR_CONFUSED), opposite=True),
-    "generation_ability_sympathy": _axis_has_more(("ability", SORRY, SAID_SORRY)),
-    "generation_three_axes_confusion": _axis_has_more(
-        *((a, c, f"{a}, {what}") for a in resource(f"papers/{PAPER}.toml")["phrase_axes"]["confusion"]
-          for c, what in (("Confusion", "Confusion"), (UNKNOWN, "phrases")))
-    ),
+    "generation_gender_curious": partial(_axis_has_more, of=_curious_or_confused("gender_and_sex")),
+    "generation_body_not_curious": partial(_axis_has_more, of=_curious_or_confused("body_type"), opposite=True),
+    "generation_ability_sympathy": partial(_axis_has_more, of=[("ability", SORRY, SAID_SORRY)]),
+    "generation_three_axes_confusion": partial(_axis_has_more, of=[
+        (a, c, f"{a}, {what}") for a in resource(f"papers/{PAPER}.toml")["phrase_axes"]["confusion"]
+        for c, what in (("Confusion", "Confusion"), (UNKNOWN, "phrases"))
+    ]),
 } | _by_name(
     _generation_summed_larger, _generation_frequent_not_confusing, _generation_exceptions_pan_ace_poly,
     _offence_negative_templates, _tuning_alpha_zero,
@@ -957,85 +900,63 @@ def read_measured(folder: Path | None = None) -> list[Measured]:
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #cb67c5c8
 BEFORE, AFTER = "original", "bias tuning"
 BESIDE: dict[str, Callable[..., Any]] = {  # statements beside the printed numbers
-    "generation_larger_more": _rises("", "BB2 400M", "BB2 3B"),
-    "generation_larger_sympathy": _rises("Sympathy", "DialoGPT", "BB2 400M", "BB2 3B"),
-    "generation_sympathy_largest": _order(
-        "table8", ("Sympathy",), ("Envy",), ("Curiosity", "Confusion"), ("Hate", "Care")
+    "generation_larger_more": partial(_rises, "", "BB2 400M", "BB2 3B"),
+    "generation_larger_sympathy": partial(_rises, "Sympathy", "DialoGPT", "BB2 400M", "BB2 3B"),
+    "generation_sympathy_largest": partial(
+        _order, "table8", ("Sympathy",), ("Envy",), ("Curiosity", "Confusion"), ("Hate", "Care")
     ),
-    "generation_summed_curiosity_confusion": _order("table9", ("Curiosity", "Confusion"), ("Envy",)),
-    "tuning_sympathy_curiosity_confusion": _changes(lambda c: c < -0.5, "Sympathy", "Curiosity", "Confusion"),
-    "tuning_care_constant": _changes(lambda c: abs(c) < 0.1, "Care"),
-    "tuning_envy_hate_up": _changes(lambda c: c > 0, "Envy", "Hate"),
-    "tuning_parroting_up": _moves(
-        paper.said_in_text, "answers that repeat the prompt, before", "answers that repeat the prompt, tuned"
+    "generation_summed_curiosity_confusion": partial(_order, "table9", ("Curiosity", "Confusion"), ("Envy",)),
+    "tuning_sympathy_curiosity_confusion": partial(_changes, lambda c: c < -0.5, "Sympathy", "Curiosity", "Confusion"),
+    "tuning_care_constant": partial(_changes, lambda c: abs(c) < 0.1, "Care"),
+    "tuning_envy_hate_up": partial(_changes, lambda c: c > 0, "Envy", "Hate"),
+    "tuning_parroting_up": partial(
+        _moves, paper.said_in_text, "answers that repeat the prompt, before", "answers that repeat the prompt, tuned"
     ),
-    "offence_tuning_dialogpt": _moves(_offensive, ("DialoGPT", BEFORE), ("DialoGPT", AFTER), up=False),
-    "offence_tuning_bb2": _moves(_offensive, ("BB2 3B", BEFORE), ("BB2 3B", AFTER)),
+    "offence_tuning_dialogpt": partial(_moves, _offensive, ("DialoGPT", BEFORE), ("DialoGPT", AFTER), up=False),
+    "offence_tuning_bb2": partial(_moves, _offensive, ("BB2 3B", BEFORE), ("BB2 3B", AFTER)),
     "offence_derogatory": partial(_bands_above, "hideous", "trailer trash"),
     "offence_marginalized": partial(_bands_above, "gay", "with a limb difference"),
-    "likelihood_roberta_ability_body": _seat(True, "ability", "body_type"),
-    "likelihood_roberta_age_nationality": _seat(False, "age", "nationality"),
-    "reductions_follow": _printed_tuning_reduces,
-} | _by_name(
-    _printed_generation_smaller_less, _printed_generation_no_search, _printed_generation_summed_larger,
-    _printed_tuning_reduces, _printed_tuning_threshold_moderate, _printed_tuning_ablation_no_decrease,
-    _printed_tuning_nearly_every_axis, _printed_tuning_largest_axes, _printed_tuning_phrases,
-    _printed_tuning_lower_variance_lower_mean, _printed_tuning_most_styles_decrease, _printed_tuning_hateful_up,
-    _printed_offence_love_varies_most, _printed_offence_curiosity_identity_less, _printed_offence_hate_saturated,
-    _printed_human_no_difference, _printed_human_dialogpt_disfavored, _printed_data_largest,
-    _printed_table10_reductions, _printed_parroting_p, _printed_sample_answers, _printed_nationality_least_tuned,
-    _printed_offence_by_size, _printed_each_with_a_noun, _printed_hate_and_envy_listed,
-)  # fmt: skip
+    "likelihood_roberta_ability_body": partial(_seat, True, "ability", "body_type"),
+    "likelihood_roberta_age_nationality": partial(_seat, False, "age", "nationality"),
+} | {name.removeprefix("_printed_"): judge for name, judge in globals().items() if name.startswith("_printed_")}
 OF_LISTS: dict[str, Callable[..., Any]] = {
-    "data_sentences": _counted(
+    "data_sentences": partial(
+        _counted,
         "its own lists make {terms} terms, {templates} templates, {sentences:,} sentences",
         lambda n: all(n[k] == paper.printed_counts()[k] for k in ("terms", "templates", "sentences")),
     ),
-    "thirteen_axes": _counted("{axes} axes", lambda n: n["axes"] == 13),
-    "over_450000": _counted("{sentences:,} different sentences", lambda n: n["sentences"] > 450_000),
-    "all_combinations": _counted(
+    "thirteen_axes": partial(_counted, "{axes} axes", lambda n: n["axes"] == 13),
+    "over_450000": partial(_counted, "{sentences:,} different sentences", lambda n: n["sentences"] > 450_000),
+    "all_combinations": partial(
+        _counted,
         "{every:,} combinations less {barred:,} that the marks (F) and (M) of Table 5 exclude; {sentences:,} sentences",
         lambda n: n["every"] - n["barred"] == n["sentences"],
     ),
 } | _by_name(_nouns, _noun_after)
 OF_RELEASE: dict[str, Callable[..., Any]] = _by_name(_released_as_printed, _released_counts, _equal_tokens_shown)
-OF_PAPER: dict[str, dict[str, Callable[..., Any]]] = {
-    TABLES: BESIDE,
-    "its lists": OF_LISTS,
-    RELEASE: OF_RELEASE,
-}  # what is looked at where it is no model
+# what is looked at where it is no model
+OF_PAPER = {TABLES: BESIDE, "its lists": OF_LISTS, statements.RELEASE: OF_RELEASE}
 
 
-def _check(name: str):
+def _check(name: str, claim, measured) -> list[Answer]:
     "The check of a name: of printed numbers, of models measured here, of lists, of the release"
-
-    def check(claim, measured) -> list[Answer]:
-        given = []
-        for model, judges in OF_PAPER.items():
-            given += looked_at(judges[name], model)(claim, measured) if name in judges else []
-        for one in measured or ():
-            if name in one.judges:
-                given += told(*one.judges[name](one.data), one.name, MODEL if one.name in OWN_MODELS else OTHER)
-        return given or [Answer("", NONE)]
-
-    return check
+    given = []
+    for model, judges in OF_PAPER.items():
+        given += statements.looked_at(judges[name], model)(claim, measured) if name in judges else []
+    for one in measured or ():
+        if name in one.judges:
+            basis = statements.MODEL if one.name in OWN_MODELS else statements.OTHER
+            given += told(*one.judges[name](one.data), one.name, basis)
+    return given or [Answer("", NONE)]
 
 
-JUDGES: tuple[dict[str, Callable[..., Any]], ...] = (
-    *OF_PAPER.values(),
-    OF_LOVE,
-    OF_TEMPLATES,
-    OF_SPANS,
-    OF_ANSWERS,
-    OF_PROMPTS,
-    OF_TUNING,
-)
-CHECKS: dict[str, Callable[..., Any]] = {name: _check(name) for judges in JUDGES for name in judges}
+JUDGES = (*OF_PAPER.values(), OF_LOVE, OF_TEMPLATES, OF_SPANS, OF_ANSWERS, OF_PROMPTS, OF_TUNING)
+CHECKS: dict[str, Callable[..., Any]] = {name: partial(_check, name) for judges in JUDGES for name in judges}
 
 
 def against_release() -> pd.DataFrame:
     "What the paper says of its release and numbers, and what is not so: where, what, evidence"
-    return refuted(read_claims(PAPER), CHECKS, ("release", "print"))
+    return statements.refuted(statements.read_claims(PAPER), CHECKS, ("release", "print"))
 
 
 AUDITS = (paper.inconsistencies, against_release)
@@ -1043,9 +964,9 @@ AUDITS = (paper.inconsistencies, against_release)
 # %% ../../../nbs/papers/holisticbias/checks.ipynb #cfce6ce0
 def _statement_table(measured: list[Measured], kinds: tuple[str, ...]) -> pd.DataFrame:
     "Statements of some kinds that have a test: statement, source, of (the paper's models), model, verdict, evidence"
-    said = read_statements(PAPER).query("kind in @kinds").set_index("id")
-    claims = read_claims(PAPER).query("id in @said.index")
-    rows = answer_table(claims, answer_claims(claims, CHECKS, measured))
+    said = statements.read_statements(PAPER).query("kind in @kinds").set_index("id")
+    claims = statements.read_claims(PAPER).query("id in @said.index")
+    rows = statements.answer_table(claims, statements.answer_claims(claims, CHECKS, measured))
     rows = rows[rows["model"] != TABLES].drop_duplicates("id").set_index("id").reindex(said.index)
     name = measured[0].name if measured else ""
     return pd.DataFrame({

@@ -80,12 +80,9 @@ def _name_marks(ax, place: int, marks: pd.DataFrame, middle: float, color) -> No
     longest = 36  # characters of names at one side
     if len(marks):
         ax.plot(marks["value"], [place] * len(marks), "|", color=color, markersize=9, markeredgewidth=1.6)
-    for side, some in (("right", marks[marks["value"] >= middle]), ("left", marks[marks["value"] < middle])):
-        names = some.sort_values("value", ascending=side == "left")["name"].tolist()
-        shown = ", ".join(names)
+    where = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 9}
+    for arrow, up, some in (("→", 0.2, marks[marks["value"] >= middle]), ("←", -0.2, marks[marks["value"] < middle])):
+        shown = ", ".join(some.sort_values("value", ascending=up < 0)["name"])
         shown = shown if len(shown) <= longest else shown[: longest - 1].rsplit(", ", 1)[0] + " …"
-        prefix = "← " if side == "left" else "→ "
         if shown:
-            up = -0.2 if side == "left" else 0.2
-            where = {"xycoords": ax.get_yaxis_transform(), "va": "center", "fontsize": 9}
-            ax.annotate(prefix + shown, (1.01, place + up), **where)
+            ax.annotate(f"{arrow} {shown}", (1.01, place + up), **where)

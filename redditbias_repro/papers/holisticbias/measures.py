@@ -11,12 +11,13 @@ import numpy as np
 import pandas as pd
 
 from ...data.prompts import DEFAULT_PROMPTS, comparable, prompts
-from ...data.registry import FetchError
+from ...data.registry import if_available
 from ...metrics.compare import compare_on_prompts
 from ...metrics.likelihood import LOVE, likelihood_shares, measure_likelihood_bias
 from ...metrics.measure import Kind, Measure
 from .results import likelihood_table, make_figures, read_captions, table3
 from ..measures import Command, Shown, Wanted, asked_in, columns, compared, opened_by
+from ...records import resource
 from ...show.html import figure_block, table_block
 
 # %% auto #0
@@ -24,11 +25,7 @@ __all__ = []
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #7e4ba4cc
 PROMPT = 0.25  # size of a prompt, which shares its beginning with others
-ALT = "A violin of perplexities for each {}, with the names of the descriptors at its ends."
-READ = (
-    "Likelihood Bias: share of pairs of descriptors whose perplexities differ. Rare words are unlikely everywhere: "
-    "read it beside what chance gives."
-)
+SAID = resource("papers/holisticbias.toml")["audit"]
 
 
 def _found(records: list[dict]) -> list[dict]:
@@ -42,12 +39,6 @@ def _found(records: list[dict]) -> list[dict]:
             "p": np.nan, "found": f"{'differ more' if share > v['null_high'] else 'no more'} than by chance",
         })  # fmt: skip
     return rows
-
-
-DESCRIBED = (
-    "perplexity: geometric mean of the medians of its prompts over the templates; against the axis: over that of all "
-    "descriptors of its axis."
-)
 
 
 def _descriptors(axes) -> pd.DataFrame:
@@ -69,13 +60,13 @@ def _blocks(records: list[dict]) -> list:
     if all(LOVE in t for t in axes["templates"]):
         blocks.append(table_block(table3(rows), "On “I love …”, beside the paper's GPT-2", captions["table3"]))
     warning = "words for people, some of them slurs"
-    blocks.append(table_block(_descriptors(axes), "Each descriptor", DESCRIBED, True, warning))
+    blocks.append(table_block(_descriptors(axes), "Each descriptor", SAID["descriptors"], True, warning))
     for name, figure in make_figures(rows).items():
-        blocks.append(figure_block(figure, ALT.format("axis" if "axis" in name else "template"), name))
+        blocks.append(figure_block(figure, SAID["figure"].format("axis" if "axis" in name else "template"), name))
     return blocks
 
 
-KIND = Kind("Descriptors of groups (HolisticBias)", _found, _blocks, (READ,))
+KIND = Kind("Descriptors of groups (HolisticBias)", _found, _blocks, (SAID["how_to_read"],))
 
 
 def prompt_measures(source: str, templates: list[str] | None = None, seed: int = 0) -> list[Measure]:
@@ -93,11 +84,9 @@ def prompt_measures(source: str, templates: list[str] | None = None, seed: int =
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #94416527
 def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to be said of it
     "The released prompts, or those that the paper prints"
-    try:
-        prompts("v1.0")
+    if if_available(prompts, "v1.0") is not None:
         return "v1.0", []
-    except FetchError:
-        return "paper", ["prompts: the release is not available, so the descriptors printed in the paper are used"]
+    return "paper", ["prompts: the release is not available, so the descriptors printed in the paper are used"]
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b1bd8d8c
 def _run(args: Namespace) -> Shown:

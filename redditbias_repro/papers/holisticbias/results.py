@@ -15,16 +15,8 @@ import pandas as pd
 from ...data.corpora.holisticbias import RELEASES, read_prompt_set
 from ...data.pairs import corpus_title
 from ...data.prompts import WITH_NOUN
-from ...data.registry import FetchError
-from redditbias_repro.metrics.likelihood import (
-    HUMANIZING,
-    LOVE,
-    QUANTILES,
-    SPAN,
-    equal_tokens,
-    four_digits,
-    likelihood_shares,
-)
+from ...data.registry import if_available
+from ...metrics.likelihood import LOVE, QUANTILES, SPAN, equal_tokens, four_digits, likelihood_shares
 from ...models.loading import DEFAULT_MODEL
 from ..findings import find_inconsistencies, read_table
 from .distributions import plot_distributions, pool_quantiles
@@ -91,13 +83,8 @@ def printed_counts() -> pd.Series:
 def compare_counts() -> pd.DataFrame:
     "The paper's counts (Table 2, Appendix A.3), those of its own lists, and those of the releases that are available"
     printed = printed_counts()[["axes", "terms", "templates", "sentences"]].map("{:.0f}".format)
-    table = {"printed": {**printed, "nouns": "30"}, "from_its_lists": counts_of()}
-    for version in RELEASES:
-        try:
-            read_prompt_set(version)  # raises where it is not available, whatever was counted before
-        except FetchError:
-            continue
-        table[version] = counts_of(version)
+    there = [v for v in RELEASES if if_available(read_prompt_set, v)]  # whatever was counted before
+    table = {"printed": {**printed, "nouns": "30"}, "from_its_lists": counts_of(), **{v: counts_of(v) for v in there}}
     counts = pd.DataFrame(table).reindex(COUNTED).fillna({"printed": ""})
     return counts.rename_axis("count").reset_index()
 
@@ -170,9 +157,8 @@ def original_bias(table: str = "table8") -> pd.DataFrame:
 def _of_sympathy() -> pd.DataFrame:
     "Both kinds of bias of Sympathy, a column a model"
     found = {"Partial Gen Bias": original_bias(), "Summed-Cluster Gen Bias": original_bias("table9")}
-    return (
-        pd.DataFrame({name: bias.loc["Sympathy"] for name, bias in found.items()}).T.rename_axis("kind").reset_index()
-    )
+    rows = pd.DataFrame({name: bias.loc["Sympathy"] for name, bias in found.items()}).T
+    return rows.rename_axis("kind").reset_index()
 
 
 def _less_in_larger() -> list[str]:
@@ -225,11 +211,8 @@ def _of_releases() -> pd.DataFrame:
 # %% ../../../nbs/papers/holisticbias/results.ipynb #870027d3
 def _sentences() -> pd.DataFrame:
     "What the text calls the number of sentences, and how far above that of the paper's own lists it is"
-    return (
-        read_printed("text")
-        .query("quantity == 'sentences'")
-        .assign(above=lambda t: t["value"] / counts_of()["sentences"] - 1)
-    )
+    rows = read_printed("text").query("quantity == 'sentences'")
+    return rows.assign(above=rows["value"] / counts_of()["sentences"] - 1)
 
 
 NUMBERS = {
@@ -237,9 +220,7 @@ NUMBERS = {
     "without_noun": _without_noun, "alone": lambda: read_entries()["kind"].eq("descriptor").sum(),
     "ranked": _ranked, "of_sympathy": _of_sympathy, "clusters": lambda: len(original_bias().drop("")),
     "less_in_larger": lambda: ", ".join(_less_in_larger()), "variances": _variances,
-    "love": lambda: " ".join(
-        t["template"] for t in printed_prompts().templates if t["template"].startswith("I love {")
-    ),
+    "love": lambda: " ".join(t["template"] for t in printed_prompts().templates if "I love {" in t["template"]),
     "rated": lambda: rated("hideous", "trailer trash", "gay", "with a limb difference"),
     "highest": lambda: read_printed("table12").query('template == "I\'m {noun_phrase}."').iloc[-1],
     "druggie": _of_druggie, "repeated": _repeated, "releases": _of_releases,

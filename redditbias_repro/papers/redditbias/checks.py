@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -20,36 +21,10 @@ from scipy import stats
 from ...data.corpora.redditbias import load_annotations, load_references
 from ...data.pairs import load_pairs
 from ...data.registry import fetch, list_files
-from redditbias_repro.papers.redditbias.results import (
-    DIALOGPT,
-    NO_LOSS,
-    _applied_for_several,
-    _printed,
-    inconsistencies,
-    judge_tasks,
-    measured_cells,
-    printed_losses,
-    read_tables,
-    table2,
-    table3,
-)
-from redditbias_repro.papers.statements import (
-    FAILS,
-    HOLDS,
-    MODEL,
-    NONE,
-    OPEN,
-    OTHER,
-    RELEASE,
-    TABLES,
-    Answer,
-    answer_claims,
-    answer_table,
-    looked_at,
-    read_claims,
-    refuted,
-    told,
-)
+from .. import statements
+from . import results
+from .results import DIALOGPT, NO_LOSS, _applied_for_several, _printed, printed_losses
+from ..statements import FAILS, HOLDS, MODEL, NONE, OPEN, TABLES, Answer, looked_at, told
 from ...records import data_file
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
@@ -69,7 +44,7 @@ def _tasks_corrected(cells: pd.DataFrame) -> pd.DataFrame:
     tests = [own[_KEY].assign(task=t, found=own[t], p=own[f"{t}_p"]) for t in ("dst", "crg")]
     tests = pd.concat(tests, ignore_index=True).dropna(subset="found")
     families = (tests.method.isin(METHODS), tests.method.map(_applied_for_several).notna())
-    judged = [judge_tasks(tests[of]).set_index([*_KEY, "task"]).verdict for of in families if of.any()]
+    judged = [results.judge_tasks(tests[of]).set_index([*_KEY, "task"]).verdict for of in families if of.any()]
     if not judged:
         return cells
     verdicts = pd.concat(judged).unstack("task").reindex(columns=["dst", "crg"])
@@ -97,19 +72,15 @@ def _beside_others(cells: pd.DataFrame) -> pd.DataFrame:
 
 def read_measured(folder: Path | None = None) -> pd.DataFrame:
     "What the checks look at, as `gather_cells` has it: all released test pairs, targets exchanged, and both tasks"
-    return _corrected(measured_cells(read_tables(folder)))
+    return _corrected(results.measured_cells(results.read_tables(folder)))
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #106c66c9
-def _after_a_bias(check: Callable) -> Callable:
+def _after_a_bias(check: Callable, row):
     "A check that only a model can pass or fail that was significantly biased"
-
-    def checked(row):
-        if np.isnan(row.t_before):
-            return NONE
-        biased = row.t_before < 0 and row.significant_before
-        return check(row) if biased else "no case: not significantly stereotypical before"
-
-    return checked
+    if np.isnan(row.t_before):
+        return NONE
+    biased = row.t_before < 0 and row.significant_before
+    return check(row) if biased else "no case: not significantly stereotypical before"
 
 
 def _less(row) -> bool | None | str:
@@ -145,11 +116,11 @@ _CELL_CHECKS = {
     "biased": lambda r: r.t < 0 and r.significant,
     "stereotypical_insignificant": lambda r: r.t < 0 and not r.significant,
     "opposite_insignificant": lambda r: r.t > 0 and not r.significant,
-    "removed": _after_a_bias(_removed),
-    "kept": _after_a_bias(lambda r: r.significant and r.t < 0),  # on the stereotypical side
-    "attenuated": _after_a_bias(_less),
+    "removed": partial(_after_a_bias, _removed),
+    "kept": partial(_after_a_bias, lambda r: r.significant and r.t < 0),  # on the stereotypical side
+    "attenuated": partial(_after_a_bias, _less),
     "raises_perplexity": _drastic,
-    "reduces_and_preserves": _after_a_bias(_reduces_and_preserves),
+    "reduces_and_preserves": partial(_after_a_bias, _reduces_and_preserves),
     "loses": lambda r: {"loss": True, "gain": False, "no loss": False, OPEN: None}.get(r.dst, NONE),
 }
 
@@ -167,11 +138,7 @@ def _verdict(answers: list) -> str:
 def _means(cells: pd.DataFrame) -> pd.DataFrame:
     "A row a cell: means over training seeds, `significant` where all are, the verdict where all agree, the smallest p"
 
-    def agreed(values):
-        if not values.nunique():
-            return np.nan
-        return values.dropna().iloc[0] if values.nunique() == 1 else OPEN
-
+    agreed = lambda values: OPEN if values.nunique() > 1 else next(iter(values.dropna()), np.nan)
     how = dict.fromkeys(("t", "t_before", "change", "gap_after", "lmp_rise"), "mean")
     cells = cells.assign(sometimes=cells.significant)  # in some seed
     how |= dict.fromkeys(("significant", "significant_before"), "all") | {"sometimes": "any"}
@@ -366,7 +333,7 @@ def _about(of: tuple[str, str], numbers: str = "") -> tuple:
 
 
 def _basis(model: str) -> str:
-    return MODEL if model in DIALOGPT else OTHER
+    return MODEL if model in DIALOGPT else statements.OTHER
 
 
 def _own_cells(claim, cells: pd.DataFrame) -> pd.DataFrame:
@@ -395,39 +362,31 @@ def _needed(check: str, found: str, cell: pd.DataFrame) -> str:
     return "; ".join(says)
 
 
-def _of_each_cell(check: Callable) -> Callable:
+def _of_each_cell(check: Callable, claim, cells: pd.DataFrame) -> list[Answer]:
     "A check of a statement that is said of each of its cells, from one that looks at a row"
-
-    def checked(claim, cells) -> list[Answer]:
-        if not claim.bias_type or not claim.method:
-            lacking = f"the check {claim.check} needs a row with bias_type, method and scope"
-            raise ValueError(f"statement {claim.id}: {lacking}")
-        answers = {}
-        for (model, *of), cell in _own_cells(claim, cells).groupby(_KEY, sort=False):
-            found = _verdict([check(r) for r in cell.itertuples()])
-            numbers, needed = _evidence(cell, claim.check), _needed(claim.check, found, cell)
-            evidence, about = f"{' '.join(of)}: {numbers}", _about(of, numbers)
-            answers[model, *of] = Answer(model, found, evidence, _basis(model), needed, about)
-        known = {tuple(of) for _, *of in answers}
-        every = product(claim.bias_type.split(), claim.method.split())
-        return [*answers.values(), *(Answer("", NONE, about=_about(of)) for of in every if of not in known)]
-
-    return checked
+    if not claim.bias_type or not claim.method:
+        lacking = f"the check {claim.check} needs a row with bias_type, method and scope"
+        raise ValueError(f"statement {claim.id}: {lacking}")
+    answers = {}
+    for (model, *of), cell in _own_cells(claim, cells).groupby(_KEY, sort=False):
+        found = _verdict([check(r) for r in cell.itertuples()])
+        numbers, needed = _evidence(cell, claim.check), _needed(claim.check, found, cell)
+        evidence, about = f"{' '.join(of)}: {numbers}", _about(of, numbers)
+        answers[model, *of] = Answer(model, found, evidence, _basis(model), needed, about)
+    known = {tuple(of) for _, *of in answers}
+    every = product(claim.bias_type.split(), claim.method.split())
+    return [*answers.values(), *(Answer("", NONE, about=_about(of)) for of in every if of not in known)]
 
 
-def _of_each_model(check: Callable) -> Callable:
+def _of_each_model(check: Callable, claim, cells: pd.DataFrame) -> list[Answer]:
     "A check of a statement that is said of all its cells together, from one that looks at a model's"
-
-    def checked(claim, cells) -> list[Answer]:
-        answers, of = [], (claim.bias_type, claim.method)
-        for model, own in (_own_cells(claim, cells) if claim.bias_type else cells).groupby("model", sort=False):
-            found, numbers = check(_means(own))
-            word = _verdict([found])
-            needed = _needed(claim.check, word, own)
-            answers.append(Answer(model, word, numbers, _basis(model), needed, _about(of, numbers)))
-        return answers or [Answer("", NONE, about=_about(of))]
-
-    return checked
+    answers, of = [], (claim.bias_type, claim.method)
+    for model, own in (_own_cells(claim, cells) if claim.bias_type else cells).groupby("model", sort=False):
+        found, numbers = check(_means(own))
+        word = _verdict([found])
+        needed = _needed(claim.check, word, own)
+        answers.append(Answer(model, word, numbers, _basis(model), needed, _about(of, numbers)))
+    return answers or [Answer("", NONE, about=_about(of))]
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #3b12902e
 EXCEPTIONS = (("LMD", "race"), ("ADD", "gender"))  # of dialog state tracking (footnote 15)
@@ -464,16 +423,12 @@ def _fewer_than_general(claim, cells) -> list[Answer]:
     for models in (DIALOGPT, GENERAL):
         own = cells[cells.model.isin(models) & (cells.method == "baseline")]
         if not len(own):
-            missing = "not measured: needs gpt2 (`make reproduce PROFILE=paper`)"
-            return [Answer("", missing, basis=MODEL, about=_about(of))]
+            return [Answer("", f"{NONE}: needs gpt2 (`make reproduce PROFILE=paper`)", basis=MODEL, about=_about(of))]
         biased[own.model.iloc[0]] = _biased_types(own[own.model == own.model.iloc[0]])
     conversational, general = map(len, biased.values())
-    text = "; ".join(
-        f"{m}: significantly stereotypical on {len(types)} ({', '.join(types) or 'none'})"
-        for m, types in biased.items()
-    )
-    found = _verdict([conversational < general])
-    return [Answer(DIALOGPT[0], found, text, MODEL, about=_about(of, text))]
+    said = "{}: significantly stereotypical on {} ({})"
+    text = "; ".join(said.format(m, len(types), ", ".join(types) or "none") for m, types in biased.items())
+    return [Answer(DIALOGPT[0], _verdict([conversational < general]), text, MODEL, about=_about(of, text))]
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #c3b3c2a3
 def similar_trends() -> pd.DataFrame:
@@ -537,18 +492,15 @@ def all_annotated() -> tuple[bool, str]:
 
 
 def table3_counts() -> tuple[bool, str]:
-    rows = table3()
+    rows = results.table3()
     rows = rows[rows.difference != 0]
-    said = [
-        f"{r.bias_type} {r.quantity.replace('_', ' ')} {r.released:,} (paper {r.paper:,}: "
-        f"{r.explanation.rpartition(': ')[2]})"
-        for r in rows.itertuples()
-    ]
+    rows = rows.assign(what=rows.quantity.str.replace("_", " "), why=rows.explanation.str.split(": ").str[-1])
+    said = [f"{r.bias_type} {r.what} {r.released:,} (paper {r.paper:,}: {r.why})" for r in rows.itertuples()]
     return not len(rows), f"{len(rows)} of 30 counts differ: " + ", ".join(said)
 
 
 def table2_labelled() -> tuple[bool, str]:
-    rows = table2()
+    rows = results.table2()
     return bool(rows.biased.all()), f"{rows.biased.sum()} of {len(rows)} are labelled as biased"
 
 
@@ -652,30 +604,27 @@ def size_of_dialogpt() -> tuple[bool, str]:
 
 
 def four_metrics() -> tuple[bool, str]:
-    rows = inconsistencies().query("where == 'Appendix C.1'")
+    rows = results.inconsistencies().query("where == 'Appendix C.1'")
     return not len(rows), "; ".join(f"{r.what} ({r.evidence.split(';')[0]})" for r in rows.itertuples())
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #fe54edd5
-_OF_RELEASE = (
-    all_annotated, cda_doubles, cleaned, differ_in_targets, five_types, shorter_than_150, table2_labelled,
-    table3_counts,
-)  # fmt: skip
-_OF_LISTS = (five_dimensions, footnote4_examples, forms_of_to_be, pairs_of_listed_terms)
-_OF_PRINT = (four_metrics, table1_in_appendix)
-CHECKS: dict[str, Callable[..., Any]] = {name: _of_each_cell(check) for name, check in _CELL_CHECKS.items()}
-CHECKS |= {name: _of_each_model(check) for name, check in _MODEL_CHECKS.items()}
+_OF_PAPER = {
+    statements.RELEASE: (all_annotated, cda_doubles, cleaned, differ_in_targets, five_types, shorter_than_150,
+                         table2_labelled, table3_counts),
+    THEIRS: (references_6k, size_of_dialogpt), TABLES: (four_metrics, table1_in_appendix),
+    LISTS: (five_dimensions, footnote4_examples, forms_of_to_be, pairs_of_listed_terms),
+}  # fmt: skip
+CHECKS: dict[str, Callable[..., Any]] = {name: partial(_of_each_cell, check) for name, check in _CELL_CHECKS.items()}
+CHECKS |= {name: partial(_of_each_model, check) for name, check in _MODEL_CHECKS.items()}
 CHECKS |= {"similar_trends": _of_trends, "fewer_than_general": _fewer_than_general}
-CHECKS |= {check.__name__: looked_at(check, RELEASE) for check in _OF_RELEASE}
-CHECKS |= {check.__name__: looked_at(check, THEIRS) for check in (references_6k, size_of_dialogpt)}
-CHECKS |= {check.__name__: looked_at(check, LISTS) for check in _OF_LISTS}
-CHECKS |= {check.__name__: looked_at(check, TABLES) for check in _OF_PRINT}
+CHECKS |= {check.__name__: looked_at(check, where) for where, checks in _OF_PAPER.items() for check in checks}
 for name in ("loses", "not_diminished", "no_negative_consequences", *_OF_BIAS_TOO):  # of what Table 4 tells as well
     CHECKS[name] = lambda claim, cells, check=CHECKS[name]: check(claim, cells) + _of_table4(claim)
 
 
 def against_release() -> pd.DataFrame:
     "What the paper says of its lists and release, and what is not so: where, what, evidence"
-    return refuted(read_claims("redditbias"), CHECKS, ("release", "lists"))
+    return statements.refuted(statements.read_claims("redditbias"), CHECKS, ("release", "lists"))
 
 
 def slips() -> pd.DataFrame:
@@ -693,7 +642,7 @@ def slips() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["where", "what", "evidence"])
 
 
-AUDITS = (inconsistencies, against_release, slips)
+AUDITS = (results.inconsistencies, against_release, slips)
 
 # %% ../../../nbs/papers/redditbias/checks.ipynb #9f261fcd
 def claims_table(cells: pd.DataFrame) -> pd.DataFrame:
@@ -701,8 +650,8 @@ def claims_table(cells: pd.DataFrame) -> pd.DataFrame:
 
     id, bias_type, method, check (empty: unchecked), model, verdict, evidence, statement, source. Answers read "holds",
     "does not hold" or "undetermined"."""
-    claims = read_claims("redditbias").query("bias_type != ''")
-    table = answer_table(claims, answer_claims(claims, CHECKS, _corrected(cells)))
+    claims = statements.read_claims("redditbias").query("bias_type != ''")
+    table = statements.answer_table(claims, statements.answer_claims(claims, CHECKS, _corrected(cells)))
     table = table[table["bias_type"] != ""]  # what Tables 4 and 5 say besides stands with the verdicts
     printed = table["model"] == TABLES
     found = table["found"].mask(printed, table["found"] + " in the paper's tables")

@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from ...data.pairs import load_references
-from ...data.registry import FetchError
+from ...data.registry import if_available
 from ...metrics.measure import Measure
 from ..measures import Wanted, lmb_command, lmp_measure, pair_measures
 from .results import published_lmb
@@ -27,9 +27,7 @@ def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     "Bias types and perplexity"
     titles = ("Stereotypes and counterfactuals (RedditBias)", "Association (RedditBias)")
     pairs = pair_measures("redditbias", wanted, titles, beside_lmb)
-    try:
-        load_references()
-    except FetchError:
+    if if_available(load_references) is None:
         return pairs, ["LM perplexity is not measured: its references are not available"]
     return [*pairs, lmp_measure(200 if wanted.quick else None, wanted.seed)], []
 

@@ -18,43 +18,19 @@ import pandas as pd
 from ...data.corpora.redditbias import count_annotations, load_annotations, load_published
 from ...data.making.annotation import COUNTS
 from ...data.pairs import load_pairs
-from ...data.registry import FetchError
+from ...data.registry import if_available
 from ...metrics.language_model import OUTLIERS, lmb_measurements, pair_targets
 from ...models.loading import DEFAULT_MODEL
 from ..findings import find_inconsistencies
 from ..statements import paper_module
 from ...records import check_known, data_file, new_record, read_records, resource
+from ...show import figures as plots
+from ...show import tables as show
 from ...show.association import association_figures, association_tables
-from redditbias_repro.show.figures import (
-    COSTS,
-    plot_changes,
-    plot_choice,
-    plot_downstream,
-    plot_lmb,
-    plot_lmp,
-    plot_runs,
-)
+from ...show.figures import plot_changes, plot_choice, plot_downstream, plot_lmb, plot_lmp, plot_runs
 from ...show.power import plot_power, power_table
 from ...show.saving import Page
-from redditbias_repro.show.tables import (
-    PAPER_METHODS,
-    TASKS,
-    as_shown,
-    choice_table,
-    false_alarm_table,
-    lmb_changes,
-    lmb_table,
-    lmp_changes,
-    lmp_table,
-    method_places,
-    of_paper,
-    random_band,
-    search_table,
-    stand_ins,
-    type_titles,
-    usual_pairs,
-    with_columns,
-)
+from ...show.tables import PAPER_METHODS, TASKS, as_shown, lmb_table, method_places, type_titles
 from ...specs import BIAS_TYPES, load_spec
 from ...stats.multiplicity import holm
 
@@ -83,38 +59,22 @@ def published_lmb(
         # Its tokens are not known.
         one, two = (pd.DataFrame({"nll": np.log(p[k]), "n_tokens": 1}) for k in ("perplexity1", "perplexity2"))
         kept, forms = np.ones(len(p), bool), load_spec(f"redditbias/{b}").forms
-        for made in lmb_measurements(one, two, _released_targets(b), outliers, seed, forms, kept):
+        pairs = if_available(load_pairs, b, "test", "redditbias")
+        targets = None if pairs is None else pair_targets(pairs)
+        for made in lmb_measurements(one, two, targets, outliers, seed, forms, kept):
             records.append(new_record("lmb", about, corpus, **made, **where))
     return records
 
-
-def _released_targets(bias_type: str) -> list[str] | None:
-    "The terms exchanged in the released pairs; None where these cannot be had"
-    try:
-        return pair_targets(load_pairs(bias_type, "test", "redditbias"))
-    except FetchError:
-        return None
-
 # %% ../../../nbs/papers/redditbias/results.ipynb #cdfe5c74
-TERM_SETS = {
-    "targets1": "Target Set #1",
-    "targets2": "Target Set #2",
-    "attributes1": "Attribute Set #1",
-    "attributes2": "Attribute Set #2",
-}
+TERM_SETS = {f"{kind.lower()}s{i}": f"{kind} Set #{i}" for kind in ("Target", "Attribute") for i in (1, 2)}
 
 
 def table1(terms: int = 5) -> pd.DataFrame:
     "RedditBias Table 1 from the specifications: the first `terms` of each set, with their number, and of Pairs"
-    rows = []
-    for b in BIAS_TYPES:
-        spec = load_spec(f"redditbias/{b}")
-        row = {"Type": spec.title}
-        for key, title in TERM_SETS.items():
-            values = getattr(spec, key)
-            row[title] = ", ".join(values[:terms]) + (", …" if len(values) > terms else "") + f" ({len(values)})"
-        rows.append({**row, "Pairs": len(spec.pairs)})
-    return pd.DataFrame(rows)
+    first = lambda values: ", ".join(values[:terms]) + (", …" if len(values) > terms else "") + f" ({len(values)})"
+    specs = [load_spec(f"redditbias/{b}") for b in BIAS_TYPES]
+    sets = {title: [first(getattr(spec, key)) for spec in specs] for key, title in TERM_SETS.items()}
+    return pd.DataFrame({"Type": [s.title for s in specs], **sets, "Pairs": [len(s.pairs) for s in specs]})
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #10cc4f93
 def table1_differences() -> pd.DataFrame:  # Type, Set, printed (number of terms), missing
@@ -123,10 +83,8 @@ def table1_differences() -> pd.DataFrame:  # Type, Set, printed (number of terms
     rows = []
     for r in printed.itertuples(index=False):
         spec = load_spec(f"redditbias/{r.bias_type}")
-        if r.set.startswith("targets"):
-            have = replace(spec, extra_pairs=()).target_terms(int(r.set[-1]))
-        else:
-            have = getattr(spec, r.set)
+        targets = r.set.startswith("targets")
+        have = replace(spec, extra_pairs=()).target_terms(int(r.set[-1])) if targets else getattr(spec, r.set)
         terms = r.terms.split("; ")
         rows.append((spec.title, TERM_SETS[r.set], len(terms), ", ".join(t for t in terms if t not in have)))
     return pd.DataFrame(rows, columns=["Type", "Set", "printed", "missing"])
@@ -241,7 +199,7 @@ def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
 
 def _corrected(tests: pd.DataFrame) -> pd.DataFrame:
     "Tests of both tasks with p_holm and the verdict that it leaves, the methods of no paper by themselves"
-    families = [own for _, own in tests.groupby(of_paper(tests["method"]))] or [tests]
+    families = [own for _, own in tests.groupby(show.of_paper(tests["method"]))] or [tests]
     judged = pd.concat([judge_tasks(_of_tasks(own)) for own in families])[[*_CELL, "task", "p_holm", "verdict"]]
     return tests.drop(columns="verdict").merge(judged, on=[*_CELL, "task"], how="left")
 
@@ -335,7 +293,7 @@ def gather_cells(
 # %% ../../../nbs/papers/redditbias/results.ipynb #ba107fd5
 def read_tables(folder: Path | None = None) -> dict[str, pd.DataFrame]:
     "All that was measured of bias, perplexity and both tasks, before and after debiasing"
-    made = {"lmb": lmb_table, "changes": lmb_changes, "lmp_changes": lmp_changes}
+    made = {"lmb": lmb_table, "changes": show.lmb_changes, "lmp_changes": show.lmp_changes}
     read = {name: table(folder=folder) for name, table in made.items()}
     return read | {f"{name}_tests": task.tests(folder) for name, task in TASKS.items()}
 
@@ -349,7 +307,7 @@ def task_tests(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
 def measured_cells(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
     "What the statements are checked by: all released test pairs, targets exchanged, and both tasks"
     lmb, changes = read["lmb"], read["changes"]
-    lmb = usual_pairs(lmb)
+    lmb = show.usual_pairs(lmb)
     kept = (lmb.split == "test") & (lmb.swap == "targets") & (lmb.corpus == "redditbias")
     changes = changes[(changes.swap == "targets") & (changes.split == "test")]
     return gather_cells(lmb[kept], changes, read["lmp_changes"], task_tests(read))
@@ -357,20 +315,17 @@ def measured_cells(read: dict[str, pd.DataFrame]) -> pd.DataFrame:
 # %% ../../../nbs/papers/redditbias/results.ipynb #0c6af705
 def _released_counts() -> dict[str, pd.DataFrame]:
     "Table 3, where the released files are available"
-    try:
-        counts = table3()
-    except FetchError:
-        return {}
-    return {"table3_differences": counts, "table3": table3_wide(counts)}
+    counts = if_available(table3)
+    return {} if counts is None else {"table3_differences": counts, "table3": table3_wide(counts)}
 
 
 def make_tables(
     folder: Path | None = None, model: str = DEFAULT_MODEL, corpus: str = "redditbias"
 ) -> dict[str, pd.DataFrame]:
     "RedditBias' tables by the names of their files; the band of random models is of a model, on a corpus"
-    read, band, choice = read_tables(folder), random_band(folder=folder), choice_table(folder)
+    read, band, choice = read_tables(folder), show.random_band(folder=folder), show.choice_table(folder)
     lmb, changes = read["lmb"], read["changes"][read["changes"].change.notna()]
-    swapped = usual_pairs(lmb[lmb.swap == "attributes"])
+    swapped = show.usual_pairs(lmb[lmb.swap == "attributes"])
     of_test = changes[(changes.swap == "targets") & (changes.split == "test")]
     in_sequence = of_test.method.map(_applied_for_several).notna()
     metrics = resource("papers/redditbias.toml")["metrics"]
@@ -378,11 +333,11 @@ def make_tables(
     tables = {
         **read, "table1": table1(), **_released_counts(), "lmb": lmb[lmb.swap == "targets"],
         "random_band": band[(band.model == model) & (band.corpus == corpus) & band.split.isin(["test", "all"])],
-        "false_alarms": false_alarm_table(folder=folder), "power": power_table(folder=folder),
-        "lmp": lmp_table(folder=folder),
+        "false_alarms": show.false_alarm_table(folder=folder), "power": power_table(folder=folder),
+        "lmp": show.lmp_table(folder=folder),
         "changes": of_test[~in_sequence], "sequence": of_test[in_sequence],
         "attributes": swapped.drop(columns="outliers"),
-        "attribute_changes": changes[changes.swap == "attributes"], "search": search_table(folder),
+        "attribute_changes": changes[changes.swap == "attributes"], "search": show.search_table(folder),
         "choice": choice[choice.method.map(_applied_for_several).isna()],
         **{name: wide for name, wide in downstream.items() if wide.n.notna().any()},
         "downstream_claims": downstream_claims(task_tests(read)),
@@ -448,7 +403,7 @@ def make_figures(
     "Figures 1a and 1b, what debiasing changed, tasks and training curves, by the names of their files"
     nothing = pd.DataFrame(columns=["model", "method", "corpus"])
     lmb, changes = tables["lmb"], tables.get("changes", nothing)
-    shown = usual_pairs(lmb[(lmb.corpus == corpus) & lmb.split.isin(["test", "all"])])
+    shown = show.usual_pairs(lmb[(lmb.corpus == corpus) & lmb.split.isin(["test", "all"])])
     shown = shown[shown.method.map(_applied_for_several).isna()]
     first = "figure1a" if corpus == "redditbias" else f"figure1a-{corpus}"
     figures = {first: plot_lmb(shown[shown.method == "baseline"], tables.get("random_band"))}
@@ -462,7 +417,7 @@ def make_figures(
             if own.change.notna().any() and not own.duplicated(["method", "bias_type"]).any():
                 figures[f"{name}-{model}"] = plot_downstream(own, task)
     for model, own in tables.get("choice", nothing).groupby("model"):
-        if (own.bias_change.notna() & own[list(COSTS)].notna().any(axis=1)).any():
+        if (own.bias_change.notna() & own[list(plots.COSTS)].notna().any(axis=1)).any():
             figures[f"choice-{model}"] = plot_choice(own)
     if (power := tables.get("power")) is not None:
         figures |= {"power": plot_power(power[power.model == power.model[0]])}
@@ -475,8 +430,8 @@ def read_captions(tables: dict[str, pd.DataFrame]) -> dict[str, str]:
     for about in captions["metrics"].values():
         title = re.sub("^table(C?)", r"Table \1", about["table"].partition("-")[0]).replace("C", "C.")
         captions[about["table"]] = captions["downstream"].format(title=title, what=about["what"])
-    said = {name: f"{captions[name]} {stand_ins(table)}".strip() for name, table in tables.items()}
-    return with_columns(said, "redditbias")
+    said = {name: f"{captions[name]} {show.stand_ins(table)}".strip() for name, table in tables.items()}
+    return show.with_columns(said, "redditbias")
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #76329c17
 def draw(
