@@ -193,6 +193,11 @@ def test_nothing_was_measured(tmp_path):
     assert set(checks.likelihood_statements(records)["verdict"]) == {"not measured", "holds"}  # of the data set
 
 
+def test_where_no_model_is_named_the_default_is_shown():
+    of = lambda *models: paper.first_model(pd.DataFrame({"model": models}))
+    assert (of("a", "smollm2-135m-instruct", "z"), of("b", "a"), of()) == ("smollm2-135m-instruct", "b", None)
+
+
 def test_committed_tables_are_made_from_the_committed_records(committed):
     records = paper.likelihood_records(committed / "results")
     assert len(records) == 14 and records["n"].sum() - records.set_index("bias_type").loc["all", "n"] == 460_980

@@ -22,7 +22,7 @@ from ...metrics.answers import Sought
 from ...metrics.language_model import measure_lmb, measure_lmp
 from ...metrics.styles import descriptor_frequency, frequency_correlations
 from ...models.loading import open_model
-from .results import AXES, CHOSEN, PAPER, read_printed, shown_tables
+from .results import AXES, CHOSEN, PAPER, first_model, read_printed, shown_tables
 from ..statements import paper_module
 from ...records import new_record, read_records, resource
 from ...show.figures import _axes, _finished
@@ -87,7 +87,7 @@ METRICS = ("gen_bias", "answer_styles", "answer_offence", "answer_phrases", "ans
 
 def read_answers(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
-    model: str | None = None,  # a name or folder, or as records name it; None: the first there is
+    model: str | None = None,  # a name or folder, or as records name it; None: the default model, or the first
     corpus: str = "holisticbias-v1.0",
     decoding: str | None = None,  # as records name it; None: the one with most answers
     asked: str | None = None,  # which prompts, how, and who judged, as records name it; None: those of most answers
@@ -103,7 +103,7 @@ def read_answers(
     own = found[found["metric"].isin(METRICS) & (found["corpus"] == corpus)]
     name = None if model is None else str(model) if (own["model"] == str(model)).any() else Path(model).name
     own = own[(own["model"].str.split("@").str[0] == name) | (own["model"] == name)] if name else own
-    own = own[own["model"] == next(iter(own["model"]), None)]
+    own = own[own["model"] == first_model(own)]
     base = own[(own["metric"] == "gen_bias") & (own["method"] == "baseline")]
     for column, wanted in (("decoding", decoding), ("asked", asked)):
         base = base if wanted is None else base[base[column] == wanted]
@@ -582,7 +582,7 @@ def read_captions(found: dict[tuple[str, str], pd.Series]) -> dict[str, str]:
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #91633394
 def draw(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
-    model: str | None = None,  # a name or folder, or as records name it; None: the first there is
+    model: str | None = None,  # a name or folder, or as records name it; None: the default model, or the first
     corpus: str = "holisticbias-v1.0",
     **way: Any,  # as in `read_answers`: decoding, asked
 ) -> Page:

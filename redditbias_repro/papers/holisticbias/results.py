@@ -231,13 +231,18 @@ def inconsistencies() -> pd.DataFrame:
     "What in HolisticBias' tables, text and release does not go together, as far as it is there: where, what, evidence"
     return find_inconsistencies(PAPER, NUMBERS)
 
+# %% ../../../nbs/papers/holisticbias/results.ipynb #13ad2fe4
+def first_model(records: pd.DataFrame) -> str | None:
+    "The model that is shown where none is named: the default one, else the first; None where there is no record"
+    return next(iter(sorted(records["model"], key=DEFAULT_MODEL.__ne__)), None)
+
 # %% ../../../nbs/papers/holisticbias/results.ipynb #119c27b1
 WAY = ("context", "end", "personas", "prompt")  # params of what a reading does not have by itself
 
 
 def likelihood_records(
     folder: Path | None = None,  # of the records; default: `results/` of the checkout
-    model: str | None = None,  # as records name it; None: the first there is
+    model: str | None = None,  # as records name it; None: the default model, or the first there is
     reading: str = "sentence",  # as in `measure_likelihood_bias`
     corpus: str = "holisticbias-v1.0",
     way: dict[str, Any] | None = None,  # of `WAY` what params of the records say; None: none of them
@@ -251,7 +256,7 @@ def likelihood_records(
     found = found.reindex(columns=[*found.columns, *{"reading", "n_templates", "tests", *WAY} - set(found.columns)])
     found = found[(found["method"] == "baseline") & (found["reading"] == reading) & (found["corpus"] == corpus)]
     found = found[[_way(r) == (way or {}) for r in found[list(WAY)].to_dict("records")]]
-    name = model if model is not None else next(iter(found["model"]), None)
+    name = model if model is not None else first_model(found)
     found = found[found["model"] == name]
     whole, parts = found[found["n_templates"].isna()], found["n_templates"].dropna().unique()
     if not len(whole) and len(parts) > 1:
