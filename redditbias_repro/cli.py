@@ -194,7 +194,6 @@ def _models(args) -> list[str]:
 
 
 def _measure(args) -> None:
-
     command, caption = _command(args)
     from redditbias_repro.papers.measures import joined
 
@@ -280,7 +279,6 @@ def _perplexity(args) -> None:
 # %% ../nbs/cli.ipynb #7c20d3b4
 def _plan(args) -> None:
     "What sets can show of association, and what an effect needs"
-
     from redditbias_repro.metrics.plan import make_plans, plan_said, plan_table
 
     asked = dict(effect=args.effect, power=args.power, alpha=args.alpha, seed=args.seed)
@@ -683,7 +681,6 @@ def _debias(args) -> None:
         raise ValueError(f"--out {args.out} is the model to debias: give another folder")
     if not args.out.name:
         raise ValueError(f"--out {args.out} has no name of its own: name a new folder")
-
     bias_type = args.spec or args.bias_type or "religion1"
     spec = bias_spec(bias_type)
     _check_method(args.method, spec, args.lora_rank)

@@ -713,8 +713,9 @@ def _is_of(kind: type, schema: dict) -> bool:
 def _misfits(value, schema: dict, at: str) -> Iterator[str]:
     "What of a value is of another kind than a schema says: types, items, required names, and patterns of texts"
     schema, kind = _resolved(schema), type(value)
-    if not _is_of(kind, schema) or (kind is float and not math.isfinite(value)):  # 1e999
-        types = schema.get("type", "number")
+    infinite = kind is float and not math.isfinite(value)  # 1e999
+    if infinite or not _is_of(kind, schema):
+        types = "number" if infinite else schema["type"]
         expected = _EXPECTED.get(types if isinstance(types, str) else types[0], "a number")
         shown = value if isinstance(value, (str, int, float)) else kind.__name__
         yield f"{at} ({str(shown)[:40]!r}, expected {expected})"

@@ -240,6 +240,7 @@ def test_what_a_reader_changes_is_not_read_by_the_next(tmp_path):
          ({"forms": [["a"], [1, 2]]}, r"forms\[1\]\[0\] \('1', expected a text\): remove it"),
          ({"nll2": "0" * 8}, r"nll2 \(8 digits for 2 sentences\)"), ({"tokens1": "00"}, r"tokens1 \(2 digits"),
          ({"nll1": "0000c07f" * 2}, r"nll1 \(a number that is not finite\)"))),
+     ({"params": {"lambda_d": 1e308}}, r"is not a record: no valid params\.lambda_d \('inf', expected a number\)"),
      ({"values": {"t": 1e308}}, r"is not a record: no valid values\.t \('inf', expected a number\)"),
      ({"model": "\ud800"}, r"is broken \('utf-8' codec can't encode"),
      ({"metric": "training", "values": {"loss": [1, "x"]}}, r".*values\.loss\[1\] \('x', expected a number\)"),

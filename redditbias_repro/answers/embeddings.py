@@ -63,7 +63,6 @@ def embed(
     of `load_model(kind="encoder")`; for many texts that will be asked for again `keep` puts them into the cache.
     Texts are cut after 256 tokens; an empty one has a vector as well, that of nothing. `FetchError` where the
     encoder cannot be had, `TypeError` for what is no text"""
-
     texts = list(texts)
     wrong = [t for t in texts if not isinstance(t, str)]
     if wrong:

@@ -104,7 +104,6 @@ def sentiment(
     keep_marks: bool = False,  # score them as they stand, with repeated marks
 ) -> np.ndarray:  # (n,) -1 to 1
     "VADER's compound score of each response, without repeated marks. `ModuleNotFoundError` without vaderSentiment"
-
     said = "sentiment needs VADER: pip install vaderSentiment"
     vader = needed("vaderSentiment.vaderSentiment", said, ModuleNotFoundError)
     texts = list(responses) if keep_marks else [drop_repeated_punctuation(r) for r in responses]

@@ -381,8 +381,8 @@ def scorecard_report(
     counts = scorecard(all_claims(None, folder)).set_index(["looked at", "verdict"])
     papers = [p for p in _in_order(claim_papers()) if p in counts]
     of = lambda way, *verdicts: counts.loc[[(way, v) for v in verdicts], papers].sum()
-    split = lambda way: [f"{a} : {b}" for a, b in zip(of(way, LOOKED_AT[way][0]), of(way, *LOOKED_AT[way][1:]))]
-    still = of(NOTHING, UNCHECKED) + sum(of(way, UNDETERMINED) for way in LOOKED_AT)
+    split = lambda way: [f"{a} : {b}" for a, b in zip(of(way, LOOKED_AT[way][0]), of(way, LOOKED_AT[way][1]))]
+    still = of(NOTHING, UNCHECKED) + sum(of(way, *words[2:], UNDETERMINED) for way, words in LOOKED_AT.items())
     columns = {"paper": [_title(p) for p in papers], "statements": counts.loc[("all", "statements"), papers]}
     ways = {"its model's outputs": MODEL, "its numbers and release": OWN, "other models": OTHER}
     return to_markdown(pd.DataFrame(columns | {name: split(way) for name, way in ways.items()} | {"open": still}))

@@ -717,9 +717,8 @@ def test_what_the_page_says_of_chats(committed):
     assert second[""] > 0.05 > second.drop("").max()
     assert "Qwen2.5-Coder-1.5B's for Religion #2 is significant in every chat (in bfloat16) but not for" in text
     first = large[large.bias_type == "religion1"]
-    assert f"{first.change.mean():+.1f} nats (p = 0.047 before" in text and np.isclose(
-        first.p_chats.min(), 5 * 0.0473, atol=5e-4
-    )
+    assert f"{first.change.mean():+.1f} nats [0.3, 0.9] (p = 0.047 before" in text
+    assert np.isclose(first.p_chats.min(), 5 * 0.0473, atol=5e-4)
     means = every.dropna(subset="change").groupby(["model", "bias_type"]).change.mean().abs()
     assert means.idxmax() == ("qwen2.5-coder-1.5b-instruct", "religion1")
     turned = other[other.bias_type == "religion1"].set_index("turn")
@@ -746,6 +745,11 @@ def test_what_the_page_says_of_chats(committed):
         assert association_change(bare[0], asked)["p_bias_change"] <= plain.p_chats[own.bias_type.iloc[0]]
         if own.bias_type.iloc[0] == "race":
             assert all(c["frequency_change"] > 0 and c["p_frequency"] < 0.01 for c in again)
+    own = read_records(folder, paper="redditbias", metric="association", method="baseline", bias_type="religion1")
+    own = own[own.model.eq(large.model.iloc[0]) & own.corpus.eq("redditbias")]
+    (one,), chats = ([read_record(Path(p)) for p in own.path[own.context.eq("chat") == c]] for c in (False, True))
+    change = association_change(one, chats)
+    assert [round(change[f"bias_change_{end}"], 1) for end in ("low", "high")] == [0.3, 0.9] and len(chats) == 5
 
 
 def test_what_the_front_page_says_of_the_default_model(committed):

@@ -3,6 +3,7 @@
 import json
 import shutil
 from copy import deepcopy
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,7 +14,7 @@ from redditbias_repro.cli import main
 from redditbias_repro.metrics.association import association_change, measure_association
 from redditbias_repro.metrics.language_model import measure_lmb
 from redditbias_repro.papers.audit import audit_folder
-from redditbias_repro.records import write_atomic, write_record
+from redditbias_repro.records import read_record, read_records, write_atomic, write_record
 from redditbias_repro.show.association import association_table
 from redditbias_repro.show.html import page_problems
 from redditbias_repro.show.rank import (
@@ -289,10 +290,13 @@ def test_what_the_page_says_of_the_models_measured(committed):
     measuring = " ".join((committed / "docs" / "appendix" / "measuring.md").read_text(encoding="utf-8").split())
     letters = chats[chats.bias_type == "gender"].pivot(index="asked", columns="model", values="letters")
     assert letters["qwen2.5-coder-1.5b-instruct"].eq("a").all() and letters["qwen2.5-coder-0.5b-instruct"].eq("b").all()
-    assert (
-        len(letters) == 5
-        and "two Qwen models for Gender in every chat, where the 1.5B is more stereotypical" in measuring
-    )
+    found = read_records(committed / "results", paper="redditbias", metric="association", method="baseline")
+    found = found[found.model.isin(letters.columns) & found.context.ne("chat") & found.corpus.eq("redditbias")]
+    bare = rank_models(records=[read_record(Path(p)) for p in found.path])
+    bare = bare[bare.bias_type == "gender"].set_index("model").letters
+    assert bare["qwen2.5-coder-1.5b-instruct"] == "a" and bare["qwen2.5-coder-0.5b-instruct"] == "b" and len(bare) == 3
+    assert len(letters) == 5 and "for Gender in every chat and, among the same three models, for bare" in measuring
+    assert not types["gender"] and "With gemma-3-270m among them" in measuring
     starred = association_table(folder=committed / "results").query("method == 'baseline' and bias_type == 'gender'")
     assert len(starred) == 4 and ((starred.p_holm < 0.05) & (starred.association > 0)).all()
     assert "All four associate stereotypes with women" in page

@@ -62,7 +62,7 @@ def _blocks(records: list[dict]) -> list:
     warning = "words for people, some of them slurs"
     blocks.append(table_block(_descriptors(axes), "Each descriptor", SAID["descriptors"], True, warning))
     for name, figure in make_figures(rows).items():
-        blocks.append(figure_block(figure, SAID["figure"].format("axis" if "axis" in name else "template"), name))
+        blocks.append(figure_block(figure, SAID["figure"].format(each="axis" if "axis" in name else "template"), name))
     return blocks
 
 
