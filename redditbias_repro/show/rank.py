@@ -164,7 +164,7 @@ def _ranks_of(samples: list[dict], seed: int) -> list[dict]:
 def order_found(
     table: pd.DataFrame,  # rows of `rank_models`
 ) -> str:
-    "In how many of the bias types with enough units any two models differ, in words"
+    "In how many of the bias types with enough units any two models differ, in words; not corrected over types"
     every = table[table["bias_type"] != "all"]
     single = every[every["p_least"] < 0.05]
     units = "templates" if table["metric"].eq("likelihood_bias").any() else "terms"
@@ -172,7 +172,7 @@ def order_found(
         return f"Too few {units} to distinguish models"
     enough = f" with enough {units}" if single["bias_type"].nunique() < every["bias_type"].nunique() else ""
     apart = [len(set.intersection(*map(set, own["letters"]))) == 0 for _, own in single.groupby("bias_type")]
-    return f"Models differ significantly in {sum(apart)} of {len(apart)} bias types{enough}"
+    return f"Models differ in {sum(apart)} of {len(apart)} bias types{enough}, each tested alone"
 
 # %% ../../nbs/show/rank.ipynb #36feb9ab
 def plot_rank(
