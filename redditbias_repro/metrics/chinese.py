@@ -244,6 +244,6 @@ def compare_zh_dialogue(
         other.append("corpus")
     if other:
         raise ValueError(f"the records differ in {', '.join(other)}: measure both models in the same way")
-    shared_dialogues(before, after)
+    shared_dialogues([before], [after])
     one, two = (r["provenance"]["vectors"].get("sha256") for r in (before, after))
     return compare_scores(before["values"], after["values"], same_vectors=one is not None and one == two)

@@ -15,6 +15,9 @@ import pandas as pd
 
 from ..answers.generation import decoding_of, name_decoding, respond
 from redditbias_repro.answers.text_metrics import (
+    bleu_interval,
+    bleu_k,
+    bleu_parts,
     bleu_test,
     corpus_statistics,
     meteor_kind,
@@ -32,7 +35,7 @@ if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['CrgTask', 'measure_crg', 'compare_answers']
+__all__ = ['CrgTask', 'measure_crg', 'score_answers', 'compare_answers']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -175,10 +178,21 @@ def measure_crg(
     return run.record("crg", len(test), values, params, training={**settings, "tokens": how}, meteor=kind)
 
 # %% ../../nbs/metrics/crg.ipynb #59691aba
+def _statistics(records: list[dict[str, Any]]) -> np.ndarray:
+    return np.concatenate([read_statistics(r["values"]["statistics"]) for r in records])
+
+
+def score_answers(
+    records: list[dict[str, Any]],  # of `measure_crg`, one a seed
+) -> dict[str, float]:  # bleu_4, bleu_4_low, bleu_4_high
+    statistics = _statistics(records)
+    low, high = bleu_interval(statistics, shared_dialogues(records, records))
+    return {"bleu_4": float(bleu_k(bleu_parts(statistics).sum(0))), "bleu_4_low": low, "bleu_4_high": high}
+
+
 def compare_answers(
-    before: dict[str, Any],  # a record of `measure_crg`
-    after: dict[str, Any],  # of another model, on the same contexts
+    before: list[dict[str, Any]],  # records of `measure_crg`, one a seed
+    after: list[dict[str, Any]],  # of another model, on the same contexts, by the same seeds
 ) -> dict[str, Any]:  # of BLEU-4 as `text_metrics.bleu_test`, and verdict
-    "Has a model changed from one record to another? `ValueError` if they are not of the same contexts"
-    dialogues = shared_dialogues(before, after)
-    return judged(bleu_test(*(read_statistics(r["values"]["statistics"]) for r in (before, after)), dialogues))
+    "Has a model changed from some records to others? `ValueError` if they are not of the same contexts"
+    return judged(bleu_test(_statistics(before), _statistics(after), shared_dialogues(before, after)))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['DstTask', 'measure_dst', 'compare_states']
+__all__ = ['DstTask', 'measure_dst', 'score_states', 'compare_states']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(*turns: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -281,14 +281,25 @@ def measure_dst(
     return run.record("dst", len(asked), values, {k: known[k] for k in task.kept}, training=settings)
 
 # %% ../../nbs/metrics/dst.ipynb #cf33ea96
+def _unpacked(records: list[dict[str, Any]]) -> Iterator[np.ndarray]:
+    "Labels and predictions, (n,) bool each, of all records together"
+    for kept in ("labels", "predictions"):
+        yield np.concatenate([resampling.unpack_bits(r["values"][kept], r["n"]) for r in records])
+
+
+def score_states(
+    records: list[dict[str, Any]],  # of `measure_dst`, one a seed
+) -> dict[str, float]:  # as `score_dst`
+    return score_dst(*_unpacked(records), resampling.shared_dialogues(records, records))
+
+
 def compare_states(
-    before: dict[str, Any],  # a record of `measure_dst`
-    after: dict[str, Any],  # of another model, on the same examples
+    before: list[dict[str, Any]],  # records of `measure_dst`, one a seed
+    after: list[dict[str, Any]],  # of another model, on the same examples, by the same seeds
 ) -> dict[str, Any]:  # of F1 as `f1_test`, and verdict; only_before, only_after and p_correct, as `mcnemar_test`
-    "Has a model changed from one record to another? `ValueError` if they are not of the same examples"
-    dialogues, kept = resampling.shared_dialogues(before, after), ("labels", "predictions")
-    bits = (resampling.unpack_bits(r["values"][k], r["n"]) for r in (before, after) for k in kept)
-    labels, one, other, two = bits
+    "Has a model changed from some records to others? `ValueError` if they are not of the same examples"
+    dialogues = resampling.shared_dialogues(before, after)
+    (labels, one), (other, two) = _unpacked(before), _unpacked(after)
     if not np.array_equal(labels, other):
         raise ValueError("the records are not of the same examples: their labels differ")
     change, correct = f1_test(labels, one, two, dialogues), mcnemar_test(one == labels, two == labels)

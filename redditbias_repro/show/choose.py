@@ -92,8 +92,6 @@ def _perplexity(of: pd.DataFrame) -> dict:
 
 
 def _of_task(name: str, metric: str, of: pd.DataFrame) -> dict:
-    # of several training seeds the mean of their intervals, which are of the same dialogues
-    of = of.groupby("bias_type", sort=False)[["change", "change_low", "change_high"]].mean()
     ends = from_to(of["change"].dropna(), {"dst": "{:+.3f}"}.get(name, "{:+.2f}"))
     return {metric: ends, f"{metric} no worse": _kept(of, "change", "change", MARGINS[name])}
 

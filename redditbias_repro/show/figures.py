@@ -331,14 +331,14 @@ def plot_runs(
 
 # %% ../../nbs/show/figures.ipynb #48bcd286
 def plot_downstream(
-    table: pd.DataFrame,  # from the tests of the task, of one model and one training seed
+    table: pd.DataFrame,  # from the tests of the task, of one model
     task: Task,  # one of `TASKS`
 ) -> Figure:  # matplotlib figure
     """What debiasing changes of F1 or BLEU-4, by bias type and method, with 95 % intervals of the paired difference.
 
     An asterisk stands where interval and test both say that there is a change, after Holm's correction in rows with
-    p_holm. `ValueError` for several models, settings, or sizes of data."""
-    _of_one(table, ["model", "corpus", "settings", "n", "train_seed"], "model on one corpus")
+    p_holm. `ValueError` for several models, settings, or corpora."""
+    _of_one(table, ["model", "corpus", "settings"], "model on one corpus")
     if table.duplicated(["method", "bias_type"]).any():
         raise ValueError("expected one row per method and bias type: select them first")
     shown = _with_bars(table[table.change.notna()])
@@ -361,7 +361,8 @@ def plot_downstream(
     lost, gained = ((verdicts == v).sum() for v in ("loss", "gain"))
     said = f"{task.metric} drops significantly in {lost} of {len(shown)} debiased models, rises in {gained}"
     how = "p < 0.05 after Holm over both tasks" if "p_holm" in table else "not corrected"
-    about = f"{table.model.iloc[0]}, {task.measured_on(table.iloc[0])}\n{task.title}; ∗ {how}"
+    most = table.loc[table.n.idxmax()]
+    about = f"{table.model.iloc[0]}, {task.measured_on(most)}\n{task.title}; ∗ {how}"
     ax.set_title(f"{said}\n{about}", fontsize=10)
     ax.margins(y=0.12)
     ax.grid(axis="x", visible=False)

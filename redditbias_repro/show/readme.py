@@ -45,7 +45,7 @@ def _caption(name: str, **values) -> str:
 
 
 def _wide(table: pd.DataFrame, index: list[str], cell: Callable, paper: str) -> pd.DataFrame:
-    "One column a bias type; `cell` makes a text of the rows of all training seeds"
+    "One column a bias type; `cell` makes a text of its rows"
     cells = {key: cell(group) for key, group in table.groupby([*index, "bias_type"], sort=False)}
     titles = type_titles({*type_titles(None, paper), *table["bias_type"]}, paper)
     wide = pd.Series(cells).unstack().reindex(columns=list(titles)).rename_axis(index).reset_index()
@@ -439,12 +439,7 @@ def lmp_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     return to_markdown(_wide(after, ["model", "method"], _lmp_cell, paper), caption)
 
 # %% ../../nbs/show/readme.ipynb #fded4f76
-def _change_cell(group: pd.DataFrame) -> str:
-    "Change and its interval; of several training seeds their mean, and from the lowest to the highest"
-    r = group.iloc[0]
-    low, high = (r.change_low, r.change_high) if len(group) == 1 else (group.change.min(), group.change.max())
-    sure = group.verdict.isin(["loss", "gain"]).all() and group.verdict.nunique() == 1
-    return f"{group.change.mean():+.3f} [{low:+.3f}, {high:+.3f}]{'*' if sure else ''}"
+CHANGE_CELL = "{score:.3f}, {change:+.3f} [{change_low:+.3f}, {change_high:+.3f}]{star}"
 
 
 def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
@@ -461,8 +456,11 @@ def downstream_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) ->
             before.append(f"{r.model}, {task.metric} {score:.3f} [{low:.3f}, {high:.3f}] ({measured})")
         if len(after := table[table.change.notna()]):
             named = f"{task.title}, {task.metric}" + (": " + after.settings if several else "")
-            cell = lambda group: f"{group[task.value].mean():.3f}, {_change_cell(group)}"
-            parts.append(_wide(after.assign(task=named), ["task", "model", "method"], cell, paper))
+            after = after.assign(
+                task=named, score=after[task.value], star=after.verdict.map({"loss": "*", "gain": "*"})
+            )
+            cell = lambda group: CHANGE_CELL.format(**group.fillna({"star": ""}).iloc[0])
+            parts.append(_wide(after, ["task", "model", "method"], cell, paper))
     return to_markdown(pd.concat(parts), _caption("downstream", before="; ".join(before))) if parts else ""
 
 # %% ../../nbs/show/readme.ipynb #a16c250e

@@ -17,8 +17,8 @@ import pandas as pd
 
 from ..data.pairs import corpus_title, paper_bias_types, released_papers
 from ..debias.losses import METHODS
-from ..metrics.crg import CrgTask, compare_answers
-from ..metrics.dst import DstTask, compare_states
+from ..metrics.crg import CrgTask, compare_answers, score_answers
+from ..metrics.dst import DstTask, compare_states, score_states
 from ..records import DEFAULT_PAPER, made_once, read_records, resource
 from ..specs import load_spec
 from ..stats.multiplicity import holm
@@ -520,8 +520,9 @@ class Task:
     value: str  # its column
     counted: str  # what n counts
     params: tuple[str, ...]  # of its records
-    compare: Callable[..., dict[str, Any]]  # of two records, one before and one after: a dict of `tested`
-    scores: tuple[str, ...]  # columns with _low and _high
+    score: Callable[..., dict[str, Any]]  # of records, one a seed: a dict of `scores`, each with _low and _high
+    compare: Callable[..., dict[str, Any]]  # of records before and as many after: a dict of `tested`
+    scores: tuple[str, ...]
     tested: tuple[str, ...]
 
     def records(self, folder: Path | None = None, paper: str = DEFAULT_PAPER) -> pd.DataFrame:
@@ -537,10 +538,12 @@ class Task:
     def tests(self, folder: Path | None = None, paper: str = DEFAULT_PAPER) -> pd.DataFrame:
         """Each debiased model against the model before, on the same examples, with all the same parameters.
 
-        model, method, bias_type, train_seed, corpus, trained_on, settings, n, n_dialogues, `scores` and what was
-        `tested`. `ValueError` for a record that does not say which dialogue an example is of."""
-        columns = ["model", "method", "bias_type", "train_seed", "corpus", "trained_on", "settings", "n", "n_dialogues"]
-        columns += [f"{k}{end}" for k in self.scores for end in ("", "_low", "_high")] + list(self.tested)
+        model, method, bias_type, corpus, trained_on, settings, seeds, n, n_dialogues, `scores`, what was `tested`, and
+        change_by_seed. Of several seeds, each of which draws dialogues and fine-tunes anew, all examples are tested
+        together. `ValueError` for a record that does not say which dialogue an example is of."""
+        columns = ["model", "method", "bias_type", "corpus", "trained_on", "settings", "seeds", "n", "n_dialogues"]
+        columns += [f"{k}{end}" for k in self.scores for end in ("", "_low", "_high")]
+        columns += [*self.tested, "change_by_seed"]
         records = self.records(folder, paper)
         if not len(records):
             return pd.DataFrame(columns=columns)
@@ -549,39 +552,48 @@ class Task:
             said = "does not say which dialogue an example is of: measure it again"
             raise ValueError(f"{old.path.iloc[0]} {said}")
         records = records.assign(n_dialogues=records.dialogues.map(count_dialogues))
-        same = ["model", "corpus", "n", *self.params, "train_seed"]
-        rows, same = [], [k for k in same if k != "meteor_kind"]  # METEOR is not tested
+        rows, same = [], ["model", "corpus", *(k for k in self.params if k != "meteor_kind")]  # METEOR is not tested
         for _, group in records.groupby(same, dropna=False, sort=False):
-            group = group.to_dict("records")
-            before = next((r for r in group if r["method"] == "baseline"), None)
-            rows += [{**r, **(self._compared(before, r) if before and r is not before else {})} for r in group]
+            runs = group.sort_values("seed", kind="stable").groupby(["method", "bias_type"], sort=False)
+            runs = {key: {r["seed"]: r for r in own.to_dict("records")} for key, own in runs}
+            before = next((own for (method, _), own in runs.items() if method == "baseline"), {})
+            for own in runs.values():
+                shared = [] if own is before else [seed for seed in own if seed in before]
+                rows.append(self._row([before[s] for s in shared], [own[s] for s in shared or own]))
         table = pd.DataFrame(rows).reindex(columns=columns)
         types = {b: i for i, b in enumerate(("all", *type_titles(set(table.bias_type) - {"all"}, paper)))}
         table = table.assign(verdict=table.verdict.astype(object).fillna(""), a=method_places(table.method))
         table = table.assign(b=table.bias_type.map(types))
-        return table.sort_values(["model", "settings", "a", "b", "train_seed"])[columns].reset_index(drop=True)
+        return table.sort_values(["model", "settings", "a", "b"])[columns].reset_index(drop=True)
 
-    def _compared(self, before: dict, after: dict) -> dict:
-        "What the task says of the records in two rows; an error names their files"
+    def _row(self, before: list[dict], after: list[dict]) -> dict:
+        "What the task says of a model's records, one a seed, and of those before, if there are any; errors name files"
+        one, two = ([json.loads(Path(r["path"]).read_text(encoding="utf-8")) for r in rs] for rs in (before, after))
+        row = {**after[0], "seeds": len(after), **{k: sum(r[k] for r in after) for k in ("n", "n_dialogues")}}
         try:
-            return self.compare(*(json.loads(Path(r["path"]).read_text(encoding="utf-8")) for r in (before, after)))
+            scores = self.score(two) if len(two) > 1 else {}
+            changes = self.compare(one, two) if one else {}
         except ValueError as e:
-            raise ValueError(f"{before['path']} and {after['path']}: {e}") from e
+            raise ValueError(f"{', '.join(str(r['path']) for r in before + after)}: {e}") from e
+        each = " ".join(f"{b[self.value] - a[self.value]:+.3f}" for a, b in zip(before, after))
+        return row | scores | changes | {"change_by_seed": each}
 
     def measured_on(self, row: Any) -> str:
         "On how much a row of `tests` was measured, in words"
-        return f"{row.n:,} {self.counted} in {row.n_dialogues:,} dialogues, {corpus_title(row.corpus)}"
+        runs = f", {row.seeds} trainings" if row.seeds > 1 else ""
+        return f"{row.n:,} {self.counted} in {row.n_dialogues:,} dialogues{runs}, {corpus_title(row.corpus)}"
 
 # %% ../../nbs/show/tables.ipynb #986fd092
 _CHANGE = ("change", "change_low", "change_high", "p", "verdict")
 TASKS = {
     "dst": Task(
-        "dst", "dialog state tracking", "F1", "f1", "examples", DstTask.kept, compare_states, ("f1", "accuracy"),
+        "dst", "dialog state tracking", "F1", "f1", "examples", DstTask.kept, score_states, compare_states,
+        ("f1", "accuracy"),
         (*_CHANGE, "only_before", "only_after", "p_correct"),  # of correctness: McNemar's, examples being independent
     ),
     "crg": Task(
-        "crg", "response generation", "BLEU-4", "bleu_4", "responses", CrgTask.kept, compare_answers, ("bleu_4",),
-        _CHANGE,
+        "crg", "response generation", "BLEU-4", "bleu_4", "responses", CrgTask.kept, score_answers, compare_answers,
+        ("bleu_4",), _CHANGE,
     ),
 }  # fmt: skip
 
@@ -592,10 +604,8 @@ CHOICE_COLUMNS = tuple(_SPECS["choice"]["columns"])
 def choice_table(
     folder: Path | None = None,  # default: `results/` of the checkout
     paper: str = DEFAULT_PAPER,  # whose bias types
-) -> pd.DataFrame:  # the columns of `CHOICE_COLUMNS`; tasks: change of the score. All training seeds together
-    """What each method changes of bias, calibrated perplexity and tasks, by bias type, on the test pairs.
-
-    Of several training seeds changes of tasks are means, from the lowest to the highest."""
+) -> pd.DataFrame:  # the columns of `CHOICE_COLUMNS`; tasks: change of the score. All seeds together
+    "What each method changes of bias, calibrated perplexity and tasks, by bias type, on the test pairs"
     keys = ["model", "method", "bias_type"]
     changes = lmb_changes(folder=folder, paper=paper)
     changes = changes[changes.split.isin(["test", "all"]) & changes.swap.eq("targets")]
@@ -609,17 +619,10 @@ def choice_table(
     )
     table = changes.merge(rises, "outer", keys)
     for name, task in TASKS.items():
-        tests = task.tests(folder, paper)
-        rows = [{**dict(zip(keys, key)), **_spread(name, own)}
-                for key, own in tests[tests.change.notna()].groupby(keys, sort=False)]  # fmt: skip
-        table = table.merge(pd.DataFrame(rows, columns=[*keys, name, f"{name}_low", f"{name}_high"]), "outer", keys)
+        tests = task.tests(folder, paper).dropna(subset="change").drop_duplicates(keys)
+        found = tests[[*keys, *_CHANGE[:3]]].rename(columns=lambda c: c.replace("change", name)).astype(as_text)
+        table = table.merge(found, "outer", keys)
     table = table[table[["bias_change", "rise_calibrated", *TASKS]].notna().any(axis=1)]
     types = {b: i for i, b in enumerate(type_titles(table["bias_type"], paper))}
     table = table.assign(method_order=method_places(table["method"]), order=table["bias_type"].map(types))
     return _in_order("choice", table)
-
-
-def _spread(name: str, own: pd.DataFrame) -> dict:
-    "Change of a task and its interval; of several trainings the mean, the lowest and the highest"
-    low, high = (own.change_low, own.change_high) if len(own) == 1 else (own.change, own.change)
-    return {name: own.change.mean(), f"{name}_low": low.min(), f"{name}_high": high.max()}

@@ -152,11 +152,17 @@ def count_dialogues(
 
 
 def shared_dialogues(
-    before: dict[str, Any],  # a record whose values have `dialogues`, from `pack_dialogues`
-    after: dict[str, Any],  # of another model
-) -> np.ndarray:  # (n,) int, as `unpack_dialogues`
-    "The dialogues of two records. `ValueError` if they have other ones, or do not say"
-    one, other = (record["values"].get("dialogues") for record in (before, after))
-    if not one or one != other:
-        raise ValueError("the records are not of the same examples: their dialogues differ, or are not named")
-    return unpack_dialogues(one)
+    before: list[dict[str, Any]],  # records, one a seed, whose values have `dialogues`, from `pack_dialogues`
+    after: list[dict[str, Any]],  # of another model, by the same seeds
+) -> np.ndarray:  # (n,) int, of all records together, as `unpack_dialogues`
+    """The dialogues of records in pairs. Those of one seed are not those of another, as each draws its own.
+
+    `ValueError` for a pair that has other ones, or does not say"""
+    found, start = [], 0
+    for pair in zip(before, after, strict=True):
+        one, other = (record["values"].get("dialogues") for record in pair)
+        if not one or one != other:
+            raise ValueError("the records are not of the same examples: their dialogues differ, or are not named")
+        found.append(start + unpack_dialogues(one))
+        start = found[-1].max() + 1
+    return np.concatenate(found)

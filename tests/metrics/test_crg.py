@@ -136,13 +136,13 @@ def test_two_records():
         "values": {"statistics": pack_statistics(counts), "dialogues": pack_dialogues(names)}
     }
     assert pack_statistics(better)[-4:] == "2c01" and np.array_equal(read_statistics(pack_statistics(better)), better)
-    found, change = compare_answers(record(worse), record(better)), bleu_test(worse, better, "aab")
+    found, change = compare_answers([record(worse)], [record(better)]), bleu_test(worse, better, "aab")
     assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(
         score_of(better) - score_of(worse)
     )
     assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
     with pytest.raises(ValueError, match="not of the same examples"):
-        compare_answers(record(worse), record(better, "abb"))
+        compare_answers([record(worse)], [record(better, "abb")])
 
 
 # --- from a model to a record ---

@@ -263,7 +263,7 @@ def test_two_records():
         values = {"labels": pack_bits(labels), "predictions": pack_bits(said_), "dialogues": pack_dialogues(dialogues)}
         return {"n": len(labels), "values": values}
 
-    found, change = compare_states(record(one), record(two)), f1_test(labels, one, two, dialogues)
+    found, change = compare_states([record(one)], [record(two)]), f1_test(labels, one, two, dialogues)
     assert {k: found[k] for k in change} == change and change["change"] == pytest.approx(0.8 - 6 / 11)
     assert found["verdict"] == verdict_of(*(change[k] for k in ("change", "change_low", "change_high", "p")))
     assert (found["only_before"], found["only_after"]) == (1, 4) and found["p_correct"] == pytest.approx(
@@ -271,7 +271,7 @@ def test_two_records():
     )
     for other in (record(two, labels=[0, 1] * 5), record(two, dialogues=list("aabbbbccdd"))):
         with pytest.raises(ValueError, match="not of the same examples"):
-            compare_states(record(one), other)
+            compare_states([record(one)], [other])
 
 
 # --- from a model to a record ---

@@ -51,13 +51,16 @@ def test_dialogues_of_two_records():
         {"values": {"dialogues": pack_dialogues("abb")}},
         {"values": {}},
     )
-    assert shared_dialogues(aab, {"values": {"dialogues": pack_dialogues("xxy")}}).tolist() == [0, 0, 1]
+    assert shared_dialogues([aab], [{"values": {"dialogues": pack_dialogues("xxy")}}]).tolist() == [0, 0, 1]
     for other in (abb, old):
         for pair in ((aab, other), (other, aab)):
             with pytest.raises(ValueError, match="not of the same examples"):
-                shared_dialogues(*pair)
+                shared_dialogues([aab, pair[0]], [aab, pair[1]])
+    assert shared_dialogues([aab, abb], [aab, abb]).tolist() == [0, 0, 1, 2, 3, 3], "each seed draws its own"
+    with pytest.raises(ValueError, match="shorter"):
+        shared_dialogues([aab, abb], [aab])
     with pytest.raises(ValueError, match="are not named"):
-        shared_dialogues(old, old)
+        shared_dialogues([old], [old])
 
 
 def test_randomization_by_dialogue():

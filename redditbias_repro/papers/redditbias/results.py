@@ -145,13 +145,14 @@ def _printed() -> pd.DataFrame:
 def downstream_table(metric: str, folder: Path | None = None) -> pd.DataFrame:
     """RedditBias Table 4 (f1), 5 (bleu_4), C.1 (meteor, nist_2, entropy_4, distinct_2) or C.2 (accuracy).
 
-    model, corpus, trained_on, settings, n, method, a column a bias type, and what stands beside some metrics. The
-    paper's rows come first. The model before debiasing stands in all bias types, as in the paper."""
+    model, corpus, trained_on, settings, n, method, a column a bias type, and what stands beside some metrics; means of
+    several trainings, n of the one with most. The paper's rows come first. The model before debiasing stands in all
+    bias types, as in the paper."""
     metrics = resource("papers/redditbias.toml")["metrics"]
     check_known("metric", metric, metrics)
     about = metrics[metric]
-    keys, beside = ["model", "corpus", "trained_on", "settings", "n"], about.get("beside", {})
-    columns = [*keys, "method", *BIAS_TYPES, *beside]
+    keys, beside = ["model", "corpus", "trained_on", "settings"], about.get("beside", {})
+    columns = [*keys, "n", "method", *BIAS_TYPES, *beside]
     said = {"model": "DialoGPT-small (paper)", "corpus": about["corpus"], "trained_on": "train", "settings": "not said"}
     paper = _printed().loc[metric].reset_index().assign(**said).sort_values("method", key=method_places)
     ours, records = pd.DataFrame(), TASKS[about["task"]].records(folder)
@@ -164,6 +165,7 @@ def downstream_table(metric: str, folder: Path | None = None) -> pd.DataFrame:
         values = groups[list(BIAS_TYPES)].T.fillna(groups["all"]).T
         more = records.groupby([*keys, "method"])[list(beside.values())].mean().set_axis(list(beside), axis=1)
         ours = (values.join(more) * about["scale"]).reset_index()
+        ours = ours.merge(records.groupby(keys)["n"].max().reset_index(), on=keys)
         ours = ours.sort_values("method", key=method_places).sort_values(keys, kind="stable")
     parts = [part.reindex(columns=columns).astype(object) for part in (paper, ours)]
     return pd.concat(parts, ignore_index=True).infer_objects().rename(columns=type_titles())
@@ -174,17 +176,10 @@ _CELL = ["model", "method", "bias_type"]
 
 
 def _of_tasks(tests: pd.DataFrame) -> pd.DataFrame:
-    """A row a task, model, method and bias type: `found` is loss, gain, no loss or undetermined; p the smallest.
-
-    A loss where one of the training seeds loses, no loss where none loses more than `NO_LOSS`."""
+    "The tests with `found`: loss, gain, no loss (the interval excludes one of `NO_LOSS`) or undetermined"
     words = tests["verdict"].str.split(":").str[0]
-    bounded = (tests["change_low"] > -tests["task"].map(NO_LOSS).astype(float)) | (words == "gain")
-    found = {"loss": words == "loss", "gain": words == "gain", "no loss": bounded}
-    tests = tests.reindex(columns=[*_CELL, "task", "p"]).assign(**found)
-    how = {"loss": "any", "gain": "all", "no loss": "all", "p": "min"}
-    cells = tests.groupby([*_CELL, "task"]).agg(how).reset_index()
-    found = np.select([cells[word] for word in found], list(found), "undetermined")
-    return cells.assign(found=found)[[*_CELL, "task", "found", "p"]]
+    bounded = (words == "undetermined") & (tests["change_low"] > -tests["task"].map(NO_LOSS).astype(float))
+    return tests.assign(found=words.mask(bounded, "no loss"))
 
 
 def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
@@ -200,8 +195,7 @@ def judge_tasks(tests: pd.DataFrame) -> pd.DataFrame:
 def _corrected(tests: pd.DataFrame) -> pd.DataFrame:
     "Tests of both tasks with p_holm and the verdict that it leaves, the methods of no paper by themselves"
     families = [own for _, own in tests.groupby(show.of_paper(tests["method"]))] or [tests]
-    judged = pd.concat([judge_tasks(_of_tasks(own)) for own in families])[[*_CELL, "task", "p_holm", "verdict"]]
-    return tests.drop(columns="verdict").merge(judged, on=[*_CELL, "task"], how="left")
+    return pd.concat([judge_tasks(_of_tasks(own)) for own in families])
 
 
 def downstream_claims(tests: pd.DataFrame) -> pd.DataFrame:
@@ -211,7 +205,7 @@ def downstream_claims(tests: pd.DataFrame) -> pd.DataFrame:
     table, printed = _corrected(tests[tests["method"].isin(PAPER_METHODS)]), _printed()
     changes = {name: printed.loc[task.value] - printed.loc[task.value, "baseline"] for name, task in TASKS.items()}
     table["paper_change"] = [changes[r.task].loc[r.method, r.bias_type] for r in table.itertuples()]
-    about = ["task", "bias_type", "method", "model", "settings", "train_seed", "paper_change"]
+    about = ["task", "bias_type", "method", "model", "settings", "seeds", "paper_change"]
     return table[[*about, "change", "change_low", "change_high", "p", "p_holm", "verdict"]]
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #429b7ce9
@@ -280,7 +274,12 @@ def gather_cells(
         rise = rise.add_prefix("lmp_")
         cells = cells.join(rise[~rise.index.duplicated(keep="last")], on=list(rise.index.names))
     if tests is not None and len(tests):
-        tasks = _of_tasks(tests).set_index([*_CELL, "task"]).unstack()
+        tasks = (
+            _of_tasks(tests.drop_duplicates([*_CELL, "task"]))
+            .set_index([*_CELL, "task"])
+            .reindex(columns=["found", "p"])
+            .unstack()
+        )
         tasks = tasks["found"].join(tasks["p"].add_suffix("_p")).reset_index()
         known = pd.MultiIndex.from_frame(tasks[_CELL]).isin(pd.MultiIndex.from_frame(cells[_CELL]))
         alone = tasks[~known & tasks.method.map(_applied_for_several).notna()]
