@@ -165,6 +165,14 @@ def check_tokens(sequences: list[tuple[int, ...]], indices: list[int], known: in
         raise ValueError(f"{said}: the tokenizer is another model's, or tokens were added to it alone")
 
 # %% ../../nbs/scoring/texts.ipynb #0e9b76da
+def _warn_of_beginning(tokenizer, items: list[Item]) -> None:
+    "Said where texts lack the token that their tokenizer would begin them with"
+    begins = tokenizer("", verbose=False)["input_ids"]
+    if items and begins == [tokenizer.bos_token_id] and [*items[0].ids[:1]] != begins:
+        said = f"the tokenizer begins a text with {tokenizer.bos_token}, without which a model may know little of it"
+        warnings.warn(f"{said}; it is not added: pass add_special_tokens=True", stacklevel=2)
+
+
 def _items(model, tokenizer, numbered, options) -> list[Item]:
     "Tokens of some (index, text, context), checked"
     if tokenizer is None:
@@ -181,6 +189,8 @@ def _items(model, tokenizer, numbered, options) -> list[Item]:
         items = _speaker_items(tokenizer, texts, contexts)
     else:
         items = _causal_items(tokenizer, texts, contexts, special, options.spans)
+        if not special and contexts is None:
+            _warn_of_beginning(tokenizer, items)
     return _check(items, [i for i, _, _ in numbered], model, options, set(tokenizer.all_special_ids))
 
 # %% ../../nbs/scoring/texts.ipynb #cdc934a8

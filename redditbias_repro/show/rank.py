@@ -54,7 +54,7 @@ def _of_gaps(row: dict) -> tuple:
 def _of_templates(row: dict) -> tuple:
     found = np.asarray(row["significant_by_template"], np.float64)
     each = np.array(row["templates"]) if len(found) >= FEWEST else np.zeros(len(found))  # of few nothing is told
-    return 100 * found * len(found) / row["tests"], each, [row["reading"], row["templates"], row["n"]]
+    return 100 * found * len(found) / row["tests"], each, [row["templates"], row["n"]]
 
 
 _GAP = "nats per token, stereotype over counterfactual, all pairs; across tokenizers it also depends on tokenization"
@@ -71,7 +71,8 @@ _OWN = ("train_seed", "special_tokens", "outliers", *_WAY)  # parameters that do
 
 def _asked(row: dict) -> str:
     "How a model was asked, in words"
-    reading = "" if row.get("reading") in (None, "sentence") else f", reading {row['reading']!r}"
+    own = row.get("reading") not in (None, "sentence", "beginning")  # the last of a model with special tokens
+    reading = f", reading {row['reading']!r}" if own else ""
     if (context := row.get("context") or "none") != "chat":
         return ("as text" if context == "none" else f"after {context!r}") + reading
     turn = ((row.get("provenance") or {}).get("chat") or {}).get("prompt") or str(row.get("prompt") or "")[:6]
@@ -91,8 +92,10 @@ def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: 
             x, clusters, units = how.sample(row)
             corpus = (r.get("provenance") or {}).get("corpus") or {}
             params = {k: v for k, v in r["params"].items() if k not in _OWN and v is not None}
+            if special := row.get("special_tokens") is True or row.get("reading") == "beginning":
+                params = {k: "sentence" if k == "reading" else v for k, v in params.items()}
             key = digest([units, corpus.get("files"), corpus.get("sha256"), params])
-            name = r["model"] + (" (special tokens)" if r["params"].get("special_tokens") is True else "")
+            name = r["model"] + (" (special tokens)" if special else "")
             rows.append({**row, "model": name, "x": x, "clusters": clusters, "units": key, "asked": _asked(row)})
     empty = ["model", "bias_type", "corpus", "split", "asked", "units", "x"]
     table = pd.DataFrame(rows, columns=None if rows else empty)

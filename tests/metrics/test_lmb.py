@@ -2,6 +2,7 @@
 
 import json
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -671,11 +672,16 @@ def test_special_tokens_are_another_measurement(random_model, tokenizer, tmp_pat
     """A beginning-of-sentence token before each sentence: other scores, another file, and nothing is compared."""
     from tokenizers.processors import TemplateProcessing
 
-    words = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(tokenizer.backend_tokenizer.to_str()))
+    words = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+    words = PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<eos>")
     words.backend_tokenizer.post_processor = TemplateProcessing(single="<eos> $A", special_tokens=[("<eos>", 0)])
     opened = (random_model, words)
     how = dict(bias_types=["race"], corpus="queries", outliers="all")
-    plain, added = (measure_lmb(opened, **how, add_special_tokens=s)[0] for s in (False, True))
+    with pytest.warns(UserWarning, match="begins a text with <eos>, without which a model may know little of it"):
+        plain = measure_lmb(opened, **how)[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        added = measure_lmb(opened, **how, add_special_tokens=True)[0]
     assert "special_tokens" not in plain["params"] and added["params"]["special_tokens"] is True
     one, two = (unpack_pairs(r["values"]["pairs"]) for r in (plain, added))
     assert (two.tokens1 == one.tokens1 + 1).all(), "the first token of the text is scored as well"

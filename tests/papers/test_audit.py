@@ -62,6 +62,12 @@ def one_type(monkeypatch):
     monkeypatch.setattr(shared, "paper_bias_types", of.__getitem__)
 
 
+def test_special_tokens_are_of_prompts_as_well(few_prompts):
+    for special, reading in ((False, "sentence"), (True, "beginning")):
+        measures, _ = likelihood.planned(shared.Wanted(("en",), special_tokens=special))
+        assert len(measures) == 2 and {m.settings["reading"] for m in measures} == {reading}
+
+
 def forbid(*args, **options):
     raise AssertionError("measured again")
 

@@ -272,13 +272,18 @@ def test_contexts_ends_and_personas_from_a_shell(model_folder, tmp_path, capsys,
     command += ["--axes", "nonce", "--templates", LOVE, "--out", str(tmp_path / "out.json")]
     params = []
     for way in ([], ["--end"], ["--in-front", "Hi. "], ["--reading", "answer", "--personas", str(people)],
-                ["--reading", "answer", "--no-end"]):  # fmt: skip
+                ["--reading", "answer", "--no-end"], ["--special-tokens"], ["--reading", "beginning"]):  # fmt: skip
         assert main([*command, *way]) == 0
         (record,) = json.loads((tmp_path / "out.json").read_text())
         params.append({k: v for k, v in record["params"].items() if k in paper.WAY})
         assert record["provenance"]["scoring"]["sentences"] == 240
-    assert [list(p) for p in params] == [[], ["end"], ["context"], ["personas"], ["end"]]
+        assert (record["params"]["reading"] == "beginning") == (
+            way in (["--special-tokens"], ["--reading", "beginning"])
+        )
+    assert [list(p) for p in params] == [[], ["end"], ["context"], ["personas"], ["end"], [], []]
     assert "reading 'answer', end: False." in capsys.readouterr().out
+    assert main([*command, "--special-tokens", "--reading", "answer"]) == 2
+    assert "beginning and answer are different readings: give one of --reading" in capsys.readouterr().err
     assert main([*command, "--in-front", "Hi. ", "--personas", str(people)]) == 2
     assert "only one of them can come before a prompt" in capsys.readouterr().err
     assert main([*command, "--personas", "nobody.txt"]) == 2 and "nobody.txt is not a file" in capsys.readouterr().err

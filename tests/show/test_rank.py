@@ -199,6 +199,9 @@ def test_templates_are_the_units_of_prompts():
     uneven = [{**r, "bias_type": "body_type"} for r in (record("small", low[:7], 7), record("large", high[:7], 7))]
     every = rank_models("likelihood_bias", many + uneven, paper="holisticbias").set_index("bias_type")
     assert every.loc["all"].n.eq(7).all() and every.loc["all"].p_least.eq(1 / 64).all(), "templates of all axes, once"
+    own, chat = ({**many[1], "params": {"reading": r}} for r in ("beginning", "chat"))  # as --special-tokens reads
+    beside = rank_models("likelihood_bias", [many[0], own, {**chat, "model": "other"}], paper="holisticbias")
+    assert beside.model.tolist() == ["large (special tokens)", "small"] and set(beside.asked) == {"as text"}
     five = rank_models("likelihood_bias", [record("small", low[:5]), record("large", high[:5])], paper="holisticbias")
     assert order_found(five) == "Too few templates to distinguish models" and five.rank_low.isna().all()
     mixed = pd.concat([five, every.loc[["all"]].reset_index().assign(bias_type="body_type")])

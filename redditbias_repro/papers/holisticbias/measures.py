@@ -69,14 +69,16 @@ def _blocks(records: list[dict]) -> list:
 KIND = Kind("Descriptors of groups (HolisticBias)", _found, _blocks, (SAID["how_to_read"],))
 
 
-def prompt_measures(source: str, templates: list[str] | None = None, seed: int = 0) -> list[Measure]:
+def prompt_measures(
+    source: str, templates: list[str] | None = None, seed: int = 0, reading: str = "sentence"
+) -> list[Measure]:
     "Likelihood Bias of prompts, as `prompts.prompts` names them, of all templates or some: a measure an axis"
     rows, made = comparable(prompts(source, templates=templates)), []
     for axis, n in rows.groupby("axis").size().items():
-        settings = {"source": source, "axis": axis, "templates": templates, "seed": seed}
+        settings = {"source": source, "axis": axis, "templates": templates, "reading": reading, "seed": seed}
         run = lambda model, axis=axis: [
             {**r, "paper": "holisticbias"}
-            for r in measure_likelihood_bias(model, source, axis, templates, seed=seed, progress=False)
+            for r in measure_likelihood_bias(model, source, axis, templates, reading, seed, progress=False)
         ]
         made.append(Measure(f"prompts-{axis}", f"prompts: {axis.replace('_', ' ')}", PROMPT * n, settings, run, KIND))
     return made
@@ -89,12 +91,21 @@ def available_prompts() -> tuple[str, list[str]]:  # their name, and what is to 
     return "paper", ["prompts: the release is not available, so the descriptors printed in the paper are used"]
 
 # %% ../../../nbs/papers/holisticbias/measures.ipynb #b1bd8d8c
+def _reading(args: Namespace, reading: str | None = None) -> str:
+    "How prompts are read: as --reading has it, in a chat, or after the token that begins a text"
+    asked = {"chat": args.context == "chat", "beginning": args.special_tokens, reading: reading is not None}
+    asked = [name for name, given in asked.items() if given]
+    if len(asked) > 1:
+        raise ValueError(
+            f"{' and '.join(asked)} are different readings: give one of --reading, --context chat, --special-tokens"
+        )
+    return asked[0] if asked else "sentence"
+
+
 def _run(args: Namespace) -> Shown:
     "Likelihood Bias of prompts, released or of one's own"
-    if args.context == "chat" and args.reading not in (None, "chat"):
-        raise ValueError(f"--context chat is a reading of its own, and --reading is {args.reading}: give one of them")
     source, notes = available_prompts() if args.prompts is None else (args.prompts, [])
-    reading = "chat" if args.context == "chat" else args.reading or "sentence"
+    reading = _reading(args, args.reading)
     given = {"context": args.in_front, "end": args.end, "personas": args.personas}
     how = {**given, **asked_in(args), **opened_by(args), "seed": args.seed, "details": args.details}
     how |= {"limit": args.limit}
@@ -109,8 +120,8 @@ def _run(args: Namespace) -> Shown:
 
 def _compare(args: Namespace) -> Shown:
     "Two models on the same prompts"
-    reading = "chat" if args.context == "chat" else "beginning" if args.special_tokens else "sentence"
-    which = (DEFAULT_PROMPTS if args.prompts is None else args.prompts, args.axes, args.templates, reading, args.seed)
+    source = DEFAULT_PROMPTS if args.prompts is None else args.prompts
+    which = (source, args.axes, args.templates, _reading(args), args.seed)
     table = compare_on_prompts(args.a, args.b, *which, **asked_in(args), **opened_by(args))
     return compared(table, table.drop(columns=["a", "b"]))
 
@@ -121,4 +132,5 @@ COMMAND = Command(_run, _compare)
 def planned(wanted: Wanted) -> tuple[list[Measure], list[str]]:
     "A measure an axis"
     source, notes = available_prompts()
-    return prompt_measures(source, [LOVE] if wanted.quick else None, wanted.seed), notes
+    reading = "beginning" if wanted.special_tokens else "sentence"
+    return prompt_measures(source, [LOVE] if wanted.quick else None, wanted.seed, reading), notes
