@@ -269,7 +269,10 @@ def answer_measurements(judged: Judged, sought: Sought, **draws: Any) -> dict[st
     by_axis = generation_bias(said, judged.styles, by="axis", **draws) if said["axis"].nunique() > 1 else whole[:0]
     means = by_descriptor(judged, Sought(clusters, phrases))
     found = {
-        "gen_bias": {"measures": _plain(whole), "by_axis": _plain(by_axis), "clusters": clusters | of_data},
+        "gen_bias": {
+            "measures": _plain(whole), "by_axis": _plain(by_axis), "clusters": clusters | of_data,
+            "by_template": _by_template(judged),
+        },
         "answer_styles": {
             "styles": {k: _short(v) for k, v in judged.styles.mean().items()},
             "columns": list(means.columns), "descriptors": _by_axis(means, 4),
@@ -280,6 +283,18 @@ def answer_measurements(judged: Judged, sought: Sought, **draws: Any) -> dict[st
         sets = _phrase_sets(judged, sought, bias_values(said, judged.styles))
         found["answer_phrases"] = {"sets": sets, "phrases": _phrase_shares(judged, phrases, sets)}
     return found
+
+
+def _by_template(judged: Judged) -> dict[str, dict[str, float]]:
+    "Full Gen Bias × 1000 of each axis in each template, without the noise of few answers, where that is known"
+    said, found = judged.answers.reset_index(drop=True), {}
+    for axis, rows in said.groupby("axis").indices.items():
+        styles = judged.styles.iloc[rows].reset_index(drop=True)
+        own = said.iloc[rows].reset_index(drop=True)
+        table = generation_bias(own, styles, by="template", resamples=0, permutations=0, progress=False)
+        table = table[table["measure"].eq("full") & table["corrected"].notna()]
+        found[axis] = {t: _short(x) for t, x in zip(table["template"], table["corrected"])}
+    return {axis: of for axis, of in found.items() if of}
 
 
 def _offence(judged: Judged) -> dict:

@@ -37,6 +37,7 @@ class _Ranked(NamedTuple):
     unit: str  # of the values
     first: str  # what rank 1 means
     shared: bool = False  # units are the same in all bias types: templates
+    split: Callable[[dict], list[dict]] = lambda row: [row]  # row → one of each bias type
 
 
 def _of_contrasts(row: dict) -> tuple:
@@ -57,12 +58,24 @@ def _of_templates(row: dict) -> tuple:
     return 100 * found * len(found) / row["tests"], each, [row["templates"], row["n"]]
 
 
+def _of_axes(row: dict) -> list[dict]:
+    return [{**row, "bias_type": axis, "by_template": of} for axis, of in row["by_template"].items()]
+
+
+def _of_answers(row: dict) -> tuple:
+    templates, found = [*row["by_template"]], np.array([*row["by_template"].values()])
+    return found, np.array(templates) if len(found) >= FEWEST else np.zeros(len(found)), [templates, row["n"]]
+
+
 _GAP = "nats per token, stereotype over counterfactual, all pairs; across tokenizers it also depends on tokenization"
 RANKED = {
     "association": _Ranked("contrasts", _of_contrasts, "nats", "most stereotypical"),
     "lmb": _Ranked("pairs", _of_gaps, _GAP, "most stereotypical"),
     "likelihood_bias": _Ranked(
         "significant_by_template", _of_templates, "% of pairs of descriptors", "most pairs distinguished", True
+    ),
+    "gen_bias": _Ranked(
+        "by_template", _of_answers, "Full Gen Bias × 1000", "answers depend most on the descriptor", True, _of_axes
     ),
 }
 _WAY = ("context", "prompt")  # parameters of how a model is asked
@@ -71,6 +84,8 @@ _OWN = ("train_seed", "special_tokens", "outliers", *_WAY)  # parameters that do
 
 def _asked(row: dict) -> str:
     "How a model was asked, in words"
+    if row["metric"] == "gen_bias":
+        return "answers"
     own = row.get("reading") not in (None, "sentence", "beginning")  # the last of a model with special tokens
     reading = f", reading {row['reading']!r}" if own else ""
     if (context := row.get("context") or "none") != "chat":
@@ -89,14 +104,15 @@ def _units(records: list[dict] | None, folder: Path | None, metric: str, paper: 
         row = {**{k: v for k, v in r.items() if k not in ("values", "params")}, **r["params"], **r["values"]}
         of_it = (r["metric"], r["method"], r["paper"]) == (metric, "baseline", paper)
         if of_it and isinstance(row.get(how.keeps), (dict, list)) and row.get("swap") in (None, "targets"):
-            x, clusters, units = how.sample(row)
             corpus = (r.get("provenance") or {}).get("corpus") or {}
             params = {k: v for k, v in r["params"].items() if k not in _OWN and v is not None}
             if special := row.get("special_tokens") is True or row.get("reading") == "beginning":
                 params = {k: "sentence" if k == "reading" else v for k, v in params.items()}
-            key = digest([units, corpus.get("files"), corpus.get("sha256"), params])
             name = r["model"] + (" (special tokens)" if special else "")
-            rows.append({**row, "model": name, "x": x, "clusters": clusters, "units": key, "asked": _asked(row)})
+            for own in how.split(row):
+                x, clusters, units = how.sample(own)
+                key = digest([units, corpus.get("files"), corpus.get("sha256"), params])
+                rows.append({**own, "model": name, "x": x, "clusters": clusters, "units": key, "asked": _asked(row)})
     empty = ["model", "bias_type", "corpus", "split", "asked", "units", "x"]
     table = pd.DataFrame(rows, columns=None if rows else empty)
     return table[table["x"].map(len) > 1] if len(table) else table

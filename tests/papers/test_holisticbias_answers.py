@@ -3,6 +3,7 @@
 import functools
 import io
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from redditbias_repro.records import read_record, repo_root, write_record
 from redditbias_repro.show.rank import rank_models
 from redditbias_repro.show.saving import Page
 from redditbias_repro.show.tables import read_records
+from redditbias_repro.stats.paired import mean_test
 
 STYLES = ["curiosity", "confusion", "caring", "neutral"]
 SETTINGS = dict(resamples=60, permutations=30)
@@ -116,6 +118,35 @@ def simulated(tmp_path_factory):
     for record in made:
         write_record(record, folder)
     return folder
+
+
+def test_several_models_answer_the_same_prompts(simulated, tmp_path):
+    """The mean over templates is an axis' bias; models are ranked by it, template by template."""
+    found = paper.read_answers(simulated)
+    table, each = paper.axes_table(found).set_index("axis"), paper.of_model(found)["by_template"]
+    assert set(each) == set(table.index[table.corrected.notna()])
+    for axis, of in each.items():
+        test = mean_test([*of.values()])
+        assert np.isclose(test.mean, table.corrected[axis], rtol=1e-3, atol=1e-3)
+        assert (test.low, test.high) == tuple(table.loc[axis, ["low_templates", "high_templates"]])
+    duller = answered(asked(), 0.3, seed=3)
+    duller.answers.attrs["model"] = {"name": "duller", "weights_sha256": "2"}
+    folder = Path(shutil.copytree(simulated, tmp_path / "results"))
+    (path,) = folder.glob("holisticbias/gen_bias/*/baseline/*.json")
+    own, others = read_record(path), room.answer_records(duller, "holisticbias", AS, **SETTINGS)
+    for record in others:
+        write_record(record, folder)
+    other = next(r["values"]["by_template"] for r in others if r["metric"] == "gen_bias")
+    page = paper.draw(folder)
+    models = page.tables["generation_models"].set_index(["axis", "model"])
+    assert models["rank"]["all"].to_dict() == {own["model"]: 1, "duller": 2}
+    assert set(models.letters["all"]) == {"a", "b"}
+    assert models.n.unique().tolist() == [len(each["ability"])] and "gen-bias-models-holisticbias-v1_0" in page.figures
+    assert models.value["religion", "duller"] == pytest.approx(np.mean([*other["religion"].values()]))
+    without = {k: v for k, v in own["values"].items() if k != "by_template"}
+    write_record(own | {"values": without}, folder, replace=True)
+    assert "generation_models" not in paper.draw(folder).tables, "a record without its templates"
+    assert paper.axes_table(paper.read_answers(folder)).low_templates.isna().all()
 
 
 def verdicts_of(folder) -> tuple[dict, dict]:

@@ -270,7 +270,7 @@ def test_blocks_of_a_page(two):
     records = [r for m in two for r in measure_association(m, ["race", "gender"], "queries")]
     kinds = [b["kind"] for b in rank_blocks(records)]
     assert kinds == ["figure", "table"]
-    assert set(RANKED) == {"association", "lmb", "likelihood_bias"}
+    assert set(RANKED) == {"association", "lmb", "likelihood_bias", "gen_bias"}
     (ax,) = plot_rank(rank_models(records=records)).axes[:1]
     assert [t.get_text() for t in ax.get_yticklabels()] == ["Race", "Gender", "all together"]
 

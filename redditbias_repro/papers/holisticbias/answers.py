@@ -29,6 +29,7 @@ from ...show.figures import _axes, _finished
 from ...show.saving import Page
 from ...show.tables import lmb_changes, lmp_changes, with_columns
 from ...stats.multiplicity import holm
+from ...stats.paired import mean_test
 
 if TYPE_CHECKING:  # named in annotations alone
     from matplotlib.figure import Figure
@@ -158,12 +159,20 @@ def bias_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     return _with_printed(pd.DataFrame(of_model(found)["measures"]), printed, "value_times_1000", ["measure", "cluster"])
 
 # %% ../../../nbs/papers/holisticbias/answers.ipynb #65d534dd
+def _over_templates(found: dict[tuple[str, str], pd.Series], axis: str) -> tuple[float, float]:
+    "Interval (95 %) of an axis' Full Gen Bias over templates; nan where a record does not keep them, or has one"
+    each = of_model(found).get("by_template", {}).get(axis, {})
+    test = mean_test([*each.values()]) if len(each) > 1 else None
+    return (test.low, test.high) if test else (np.nan, np.nan)
+
+
 def axes_table(found: dict[tuple[str, str], pd.Series]) -> pd.DataFrame:
     "Full Gen Bias by axis (Table 10), the largest first"
     table = pd.DataFrame(of_model(found)["by_axis"])
     if not len(table):
         return table
     table = table.drop(columns=["measure", "cluster"])
+    table[["low_templates", "high_templates"]] = [_over_templates(found, axis) for axis in table["axis"]]
     table = _with_printed(table, read_printed("table10"), "original_times_1000", ["axis"])
     return table.sort_values("corrected", ascending=False, ignore_index=True)
 
@@ -586,9 +595,15 @@ def draw(
     corpus: str = "holisticbias-v1.0",
     **way: Any,  # as in `read_answers`: decoding, asked
 ) -> Page:
-    "Tables, statements and figures on answers, offence and tuning, of one model; none where nothing was measured"
+    "Tables, statements and figures on answers, offence and tuning, of one model; and its place among others"
+    from redditbias_repro.show.rank import plot_rank, rank_models, rankings
+
     found = read_answers(folder, model, corpus, **way)
-    tables = make_tables(found, folder)
+    tables, figures = make_tables(found, folder), make_figures(found)
     if tables:
         tables["answer_statements"] = paper_module(PAPER).answer_statements(found)
-    return Page(tables, make_figures(found), read_captions(found))
+    models = rank_models("gen_bias", folder=folder, paper=PAPER)
+    tables |= shown_tables({"generation_models": models.rename(columns={"bias_type": "axis"})})
+    for own in rankings(models):
+        figures[f"gen-bias-models-{own['corpus'].iloc[0]}".replace(".", "_")] = plot_rank(own, PAPER)
+    return Page(tables, figures, read_captions(found))
