@@ -98,6 +98,7 @@ def test_names_of_what_was_applied_in_sequence():
     several = _applied_for_several
     assert [several(x) for x in ("HD (race, gender)", "CDA+WER (race, gender)", both)] == ["HD", "CDA+WER", "HD"]
     assert not any(map(several, ("HD", "HD (race)", "HD (race, race)", "HD (race)+CDA (gender)", "CDA+WER")))
+    assert several("LMD (association, bounded perplexity)") is None, "what chose its weights"
 
 
 def test_measured_in_memory_and_loaded_once(model_folder, monkeypatch):

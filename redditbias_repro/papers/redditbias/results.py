@@ -235,7 +235,8 @@ def inconsistencies() -> pd.DataFrame:
 
 # %% ../../../nbs/papers/redditbias/results.ipynb #a0fb231b
 DIALOGPT = (PUBLISHED_MODEL, "microsoft/DialoGPT-small")
-SEVERAL = re.compile(r"([\w+-]+) \(([^()]+, [^()]+)\)")  # a method that was applied several times, as records name it
+# A method that was applied for several bias types, as records name it; "LMD (by association, bounded)" was not
+SEVERAL = re.compile(r"([\w+-]+) \(([^()\s]+(?:, [^()\s]+)+)\)")
 
 
 def _applied_for_several(method: str) -> str | None:
