@@ -513,6 +513,44 @@ def plot_choice(
         said += "; perplexity: " + " to ".join(f"{own['rise_calibrated'].agg(f):+.0%}" for f in ("min", "max"))
     return _finished(figure, f"{said}\n{choice['model'].iloc[0]}{without}", 10)
 
+# %% ../../nbs/show/figures.ipynb #a6bcf69b
+def plot_search(
+    runs: pd.DataFrame,  # rows of `tables.search_table` that have an association, of one model, bias type and bound
+) -> Figure:  # matplotlib figure
+    """What each run of a search leaves of the association, and what it costs in perplexity; chosen ones are ringed.
+
+    `ValueError` for several models, bias types, or bounds."""
+    about = _of_one(runs, ["model", "bias_type", "max_lmp_rise"], "model, bias type and bound").iloc[0]
+    runs = runs.assign(name=runs["method"].str.partition(" (")[0])
+    names, bound = order_methods(runs["name"]), about["max_lmp_rise"]
+    weights = sorted(runs["lambda_lm"].unique())
+    figure, axes = _axes(1, len(weights), (3.6 * len(weights) + 1, 3.8), sharex=True, sharey=True)
+    for ax, weight in zip(axes[0], weights):
+        own = runs[runs["lambda_lm"].eq(weight)]
+        ax.axvline(bound, color="black", linewidth=1, linestyle="--", label=f"bound: {bound:+.0%}")
+        for (name, (color, _)), marker in zip(_style(names).items(), "osD^vP<>" * len(names)):
+            some = own[own["name"].eq(name)]
+            ax.plot(some["lmp_rise"], some["association"], marker, color=color, label=name, markeredgecolor="black")
+        chosen = own[own["chosen"].eq(True)]
+        ax.scatter(
+            chosen["lmp_rise"], chosen["association"], 180, facecolors="none", edgecolors="black", label="chosen"
+        )
+        ax.axhline(0, color="black", linewidth=1)
+        ax.set(title=f"λ_LM = {weight:g}", xlabel="rise in perplexity")
+        ax.set_xscale("function", functions=(lambda v: np.log1p(np.maximum(v, -0.99)), np.expm1))
+        ax.set_xticks([-0.1, 0.25, 1, 2, 5])
+        ax.xaxis.set_major_formatter(lambda v, _: f"{v:+.0%}")
+    axes[0, 0].set_ylabel("association, nats")
+    handles = dict(zip(*reversed(axes[0, 0].get_legend_handles_labels())))
+    _legend_below(figure, handles, (0.5, 0), ncols=6)
+    within = runs[runs["lmp_rise"] <= bound]
+    where = {f"with λ_LM = {w:g}" for w in within["lambda_lm"]}
+    which = f", all {where.pop()}" if len(where) == 1 and len(within) > 1 else ""
+    title = type_titles([about["bias_type"]])[about["bias_type"]]
+    said = f"{len(within)} of {len(runs)} runs raise perplexity by at most {bound:.0%}{which}"
+    before = f"association before: {about['association_before']:.2f} nats"
+    return _finished(figure, f"{said}\n{about['model']}, {title}, validation pairs; {before}", 10)
+
 # %% ../../nbs/show/figures.ipynb #4bfbc437
 _MARKERS = "osD^vP<>X*"
 ODDS = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50)  # ticks

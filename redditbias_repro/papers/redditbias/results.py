@@ -27,7 +27,15 @@ from ...records import check_known, data_file, new_record, read_records, resourc
 from ...show import figures as plots
 from ...show import tables as show
 from ...show.association import association_figures, association_tables
-from ...show.figures import plot_changes, plot_choice, plot_downstream, plot_lmb, plot_lmp, plot_runs
+from redditbias_repro.show.figures import (
+    plot_changes,
+    plot_choice,
+    plot_downstream,
+    plot_lmb,
+    plot_lmp,
+    plot_runs,
+    plot_search,
+)
 from ...show.power import plot_power, power_table
 from ...show.saving import Page
 from ...show.tables import PAPER_METHODS, TASKS, as_shown, lmb_table, method_places, type_titles
@@ -419,6 +427,9 @@ def make_figures(
     for model, own in tables.get("choice", nothing).groupby("model"):
         if (own.bias_change.notna() & own[list(plots.COSTS)].notna().any(axis=1)).any():
             figures[f"choice-{model}"] = plot_choice(own)
+    tried = tables.get("search", nothing.assign(association=0.0)).dropna(subset="association")
+    for (model, b), own in tried.groupby(["model", "bias_type"]) if len(tried) else ():
+        figures[f"search-{b}-{model}"] = plot_search(own)
     if (power := tables.get("power")) is not None:
         figures |= {"power": plot_power(power[power.model == power.model[0]])}
     return figures | _figures_of_training(folder)
