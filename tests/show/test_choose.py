@@ -7,8 +7,10 @@ import pytest
 from redditbias_repro.metrics.choice import select
 from redditbias_repro.show.association import all_seeds, association_changes
 from redditbias_repro.show.choose import MARGINS, methods_table
-from redditbias_repro.show.tables import PAPER_METHODS, TASKS, lmp_changes
+from redditbias_repro.show.tables import PAPER_METHODS, TASKS, lmb_table, lmp_changes, search_table
 from redditbias_repro.stats.paired import no_worse
+
+NAMED = " (association, bounded perplexity)"
 
 
 def test_methods_side_by_side(committed):
@@ -61,6 +63,37 @@ def test_methods_side_by_side(committed):
     assert {"family", "career"} <= set(more.measure[more.method.eq("FT (gender)")]) & set(more.measure)
     tests = TASKS["dst"].tests(folder)
     assert table["F1"].notna().sum() == tests[tests.change.notna()].method.nunique()
+
+
+def test_what_the_pages_say_of_the_wider_search(committed):
+    """docs/choose.md and docs/appendix/debiasing.md: how many runs keep within the bound, and what the chosen ones do."""
+    folder, of = committed / "results", lambda t: t[t.bias_type.eq("gender") & t.method.str.endswith(NAMED)]
+    tried = search_table(folder).dropna(subset="association")
+    within = tried[tried.lmp_rise <= tried.max_lmp_rise]
+    assert (
+        len(tried) == 36 and len(within) == 7 and set(within.lambda_lm) == {1.0} and within.max_lmp_rise.eq(0.25).all()
+    )
+    assert "HD (" not in " ".join(within.method) and set(tried.lambda_lm) == {0.01, 1.0}
+    choose, page = (
+        " ".join((committed / "docs" / p).read_text().split()) for p in ("choose.md", "appendix/debiasing.md")
+    )
+    assert "Of 36 runs, seven raise perplexity by at most 25 %, all with λ_LM = 1" in choose
+    assert "Seven of 36 runs keep within the bound, all with λ_LM = 1" in page
+    changes, rises = (all_seeds(t(folder=folder)) for t in (association_changes, lmp_changes))
+    changes = changes[changes.corpus.eq("redditbias")]
+    usual = rises[rises.bias_type.eq("gender")].set_index("method").rise_calibrated
+    t = lmb_table(folder=folder).query("split == 'test' and corpus == 'redditbias' and swap == 'targets'")
+    t = of(t[t.outliers.eq("base")]).groupby("method").t
+    changes, rises = (of(x).set_index("method") for x in (changes, rises))
+    assert changes.seeds.eq(3).all() and changes.before.round(2).eq(1.25).all() and len(changes) == 3
+    for method, r in changes.iterrows():
+        name, rise = method.partition(" ")[0], rises.rise_calibrated[method]
+        row = f"| {name} | {r.after:.2f} | {100 * r.tells:.0f} % | {rise:+.0%} | {usual[name]:+.0%} | {t.mean()[method]:.1f}* |"
+        assert row.replace("%", " %").replace("  ", " ").replace("-", "−") in page
+        assert t.max()[method] < -1.97, "in each seed"
+    p_holm = {m.partition(" ")[0]: f"{p:.3f}"[1:] for m, p in changes.p_holm.items()}
+    assert f"(p = {p_holm['ADD']}; LMD and HD {p_holm['LMD']})" in page and p_holm["HD"] == p_holm["LMD"]
+    assert (changes.p_frequency_holm > 0.5).all() and (changes.frequency_high - changes.frequency_low).max() < 8
 
 
 def test_nothing_measured(tmp_path):
