@@ -33,7 +33,10 @@ def test_methods_side_by_side(committed):
         kept = sum(no_worse(*v, MARGINS["perplexity"], True) == "no worse" for v in each)
         assert table["perplexity no worse"][method] == f"{kept} of {len(own)}"
     edits, lora = table.index.isin(["LEACE", "steering"]), table.index.str.contains("LoRA")
-    assert np.allclose(table.MB[~(edits | lora)].dropna(), 4 * 134_515_008 / 1e6) and (table.MB[edits] < 1).all()
+    assert (
+        np.allclose(table.MB[~(edits | lora)].dropna(), 4 * 134_515_008 / 1e6, rtol=1e-3)
+        and (table.MB[edits] < 1).all()
+    )
     assert np.allclose(table.MB[lora], 9.823216)
     assert (table.minutes.dropna() > 1).all()
     answered = pd.read_csv(committed / "figures" / "dialoguefairness" / "changes.csv").query("kind == 'language model'")
@@ -66,7 +69,7 @@ def test_methods_side_by_side(committed):
 
 
 def test_what_the_pages_say_of_the_wider_search(committed):
-    """docs/choose.md and docs/appendix/debiasing.md: how many runs keep within the bound, and what the chosen ones do."""
+    """docs/choose.md and docs/appendix/debiasing.md: how many runs keep the bound, and what the chosen ones do."""
     folder, of = committed / "results", lambda t: t[t.bias_type.eq("gender") & t.method.str.endswith(NAMED)]
     tried = search_table(folder).dropna(subset="association")
     within = tried[tried.lmp_rise <= tried.max_lmp_rise]
@@ -79,7 +82,10 @@ def test_what_the_pages_say_of_the_wider_search(committed):
     )
     assert "Of 36 runs, seven raise perplexity by at most 25 %, all with λ_LM = 1" in choose
     assert "Seven of 36 runs keep within the bound, all with λ_LM = 1" in page
-    changes, rises = (all_seeds(t(folder=folder)) for t in (association_changes, lmp_changes))
+    changes, rises = (
+        all_seeds(association_changes(folder=folder)),
+        lmp_changes(folder=folder).query("train_seed.isna()"),
+    )
     changes = changes[changes.corpus.eq("redditbias")]
     usual = rises[rises.bias_type.eq("gender")].set_index("method").rise_calibrated
     t = lmb_table(folder=folder).query("split == 'test' and corpus == 'redditbias' and swap == 'targets'")
@@ -88,7 +94,8 @@ def test_what_the_pages_say_of_the_wider_search(committed):
     assert changes.seeds.eq(3).all() and changes.before.round(2).eq(1.25).all() and len(changes) == 3
     for method, r in changes.iterrows():
         name, rise = method.partition(" ")[0], rises.rise_calibrated[method]
-        row = f"| {name} | {r.after:.2f} | {100 * r.tells:.0f} % | {rise:+.0%} | {usual[name]:+.0%} | {t.mean()[method]:.1f}* |"
+        of_t = f"{rise:+.0%} | {usual[name]:+.0%} | {t.mean()[method]:.1f}* |"
+        row = f"| {name} | {r.after:.2f} | {100 * r.tells:.0f} % | {of_t}"
         assert row.replace("%", " %").replace("  ", " ").replace("-", "−") in page
         assert t.max()[method] < -1.97, "in each seed"
     p_holm = {m.partition(" ")[0]: f"{p:.3f}"[1:] for m, p in changes.p_holm.items()}
