@@ -168,7 +168,7 @@ def check_tokens(sequences: list[tuple[int, ...]], indices: list[int], known: in
 def _warn_of_beginning(tokenizer, items: list[Item]) -> None:
     "Said where texts lack the token that their tokenizer would begin them with"
     begins = tokenizer("", verbose=False)["input_ids"]
-    if items and begins == [tokenizer.bos_token_id] and [*items[0].ids[:1]] != begins:
+    if items and begins == [getattr(tokenizer, "bos_token_id", None)] and [*items[0].ids[:1]] != begins:
         said = f"the tokenizer begins a text with {tokenizer.bos_token}, without which a model may know little of it"
         warnings.warn(f"{said}; it is not added: pass add_special_tokens=True", stacklevel=2)
 

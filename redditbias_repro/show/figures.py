@@ -501,7 +501,12 @@ def plot_choice(
         ax.xaxis.set_major_locator(plt.MaxNLocator(3))
         ax.set(title=types[b] if i == 0 else "", ylabel=COSTS[cost] if j == 0 else "")
     handles = {h.get_label(): h for ax in axes.flat for h in ax.containers}
-    _legend_below(figure, {m: handles[m] for m in methods if m in handles}, (0.5, 0), ncols=6)
+    _legend_below(
+        figure,
+        {m: handles[m] for m in methods if m in handles},
+        (0.5, 0),
+        ncols=3 if max(map(len, methods)) > 20 else 6,
+    )
     lacking = sorted(set(order_methods(choice["method"])) - set(methods), key=order_methods(choice["method"]).index)
     without = f"; not shown: {', '.join(lacking)} (bias or cost not measured)" if lacking else ""
     figure.supxlabel(

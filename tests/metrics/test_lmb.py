@@ -678,7 +678,8 @@ def test_special_tokens_are_another_measurement(random_model, tokenizer, tmp_pat
     opened = (random_model, words)
     how = dict(bias_types=["race"], corpus="queries", outliers="all")
     with pytest.warns(UserWarning, match="begins a text with <eos>, without which a model may know little of it"):
-        plain = measure_lmb(opened, **how)[0]
+        sequence_scores(random_model, words, ["the cats are lazy"])
+    plain = measure_lmb(opened, **how)[0]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         added = measure_lmb(opened, **how, add_special_tokens=True)[0]

@@ -114,7 +114,7 @@ def test_special_tokens_and_a_chat_are_one_too_many(chat_folder, pets, capsys):
     for wrong, says in (
         (["--user-turn", "Hi"], "give it with --context chat"),
         (["--context", "chat", "--special-tokens"], "brings its own special tokens"),
-        (["--paper", "holisticbias", "--context", "chat", "--reading", "answer"], "--context chat is"),
+        (["--paper", "holisticbias", "--context", "chat", "--reading", "answer"], "different readings"),
         (["--paper", "dialoguefairness", "--context", "chat"], "--context is for pairs"),
     ):
         args = command if "--paper" not in wrong else command[:3]

@@ -551,7 +551,7 @@ def test_special_tokens_by_the_command(byte_model, tmp_path, capsys):
     command = ["measure", "--model", str(byte_model), "--bias-type", "race", "--corpus", "queries", "--special-tokens"]
     assert main([*command, "--out", str(out)]) == 0
     assert json.loads(out.read_text())[0]["params"] == {"outliers": "base", "special_tokens": True}
-    assert main(["measure", "--paper", "holisticbias", "--special-tokens"]) == 2
+    assert main(["measure", "--paper", "dialoguefairness", "--special-tokens"]) == 2
     assert "--special-tokens is for pairs" in capsys.readouterr().err
 
 

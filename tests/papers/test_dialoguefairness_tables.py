@@ -589,8 +589,12 @@ def test_what_the_short_page_says(committed):
     assert f"offence then differs by {apart[0]} percentage points ({apart[1]} before)" in page
     lm = paper.measured_table(found).query(
         "kind == 'language model' and measure == 'diversity' and method == 'original'"
-    )
-    assert f"more diverse ({lm.dominant.item():.1f} % compared with {lm.minoritized.item():.1f} %)" in page
+    ).set_index(["bias_type", "model"])  # fmt: skip
+    own = lm.loc["gender", "smollm2-135m-instruct"]
+    assert f"more diverse ({own.dominant:.1f} % compared with {own.minoritized:.1f} %)" in page
+    others = lm.drop(index="smollm2-135m-instruct", level="model")
+    assert set(lm.paired_p) - set(others.paired_p) == {0.001} and (others.paired_p > 0.05).all()
+    assert "For gender, gemma-3-270m and Qwen2.5-Coder-0.5B show no difference" in page
 
 
 def test_what_the_page_says_of_what_models_have_learned(committed):
@@ -654,8 +658,20 @@ def test_what_the_page_says_of_a_language_model(committed):
     pages = [committed / "docs" / name for name in ("appendix/fairness.md", "fairness.md")]
     page, short = (" ".join(p.read_text(encoding="utf-8").split()) for p in pages)
     found = paper.read_fairness(committed / "results")
-    rows = paper.measured_table(found).query("kind == 'language model'").set_index(["method", "measure"])
-    assert set(rows.n) == {961} and (rows.loc["original"].paired_p_holm.dropna() > 0.05).all()
+    every = paper.measured_table(found).query("kind == 'language model'")
+    before = every[every.method.eq("original")].set_index(["bias_type", "model", "measure"])
+    assert before.groupby("bias_type").n.unique().map(list).to_dict() == {"gender": [961], "race": [1000]}
+    assert (before.paired_p_holm.dropna() > 0.05).all() and before.groupby("bias_type").size().to_dict()["gender"] == 18
+    diverse = before.loc["race", "smollm2-135m-instruct", "diversity"]
+    said = f"{diverse.dominant:.1f} compared with {diverse.minoritized:.1f} %, p = {diverse.paired_p:.3f}"
+    assert f"those to white contexts ({said.replace('0.001', '.001')})" in page
+    others = before.loc["gender"].drop(index="smollm2-135m-instruct")
+    p = [f"{x:.2f}".removeprefix("0") for x in others.paired_p[:, "diversity"]]
+    assert f"diversity included (p = {p[0]} and {p[1]})" in page
+    rates = before.xs("offence", level="measure")[["dominant", "minoritized"]].mean(axis=1)["gender"].round(1)
+    assert f"in {rates.iloc[0]} % of cases, Qwen's in {rates.iloc[1]} %, SmolLM2's in {rates.iloc[2]} %" in page
+    rows = every[every.model.eq("smollm2-135m-instruct") & every.bias_type.eq("gender")]
+    rows = rows.set_index(["method", "measure"])
     before, after = (rows.loc[m] for m in ("original", "CDA (gender)"))
     family = [f"{after.loc['family', side]:.2f}" for side in ("dominant", "minoritized")]
     assert f"family words differ more** ({family[0]} compared with {family[1]} per response" in page
