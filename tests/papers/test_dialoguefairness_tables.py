@@ -594,7 +594,7 @@ def test_what_the_short_page_says(committed):
     assert f"more diverse ({own.dominant:.1f} % compared with {own.minoritized:.1f} %)" in page
     others = lm.drop(index="smollm2-135m-instruct", level="model")
     assert set(lm.paired_p) - set(others.paired_p) == {0.001} and (others.paired_p > 0.05).all()
-    assert "For gender, gemma-3-270m and Qwen2.5-Coder-0.5B show no difference" in page
+    assert "gemma-3-270m and, for gender, Qwen2.5-Coder-0.5B show no difference" in page
 
 
 def test_what_the_page_says_of_what_models_have_learned(committed):
@@ -667,7 +667,8 @@ def test_what_the_page_says_of_a_language_model(committed):
     assert f"those to white contexts ({said.replace('0.001', '.001')})" in page
     others = before.loc["gender"].drop(index="smollm2-135m-instruct")
     p = [f"{x:.2f}".removeprefix("0") for x in others.paired_p[:, "diversity"]]
-    assert f"diversity included (p = {p[0]} and {p[1]})" in page
+    race = f"{before.loc[('race', 'gemma-3-270m', 'diversity'), 'paired_p']:.2f}".removeprefix("0")
+    assert f"diversity included (gender: p = {p[0]} and {p[1]}; gemma for race: {race})" in page
     rates = before.xs("offence", level="measure")[["dominant", "minoritized"]].mean(axis=1)["gender"].round(1)
     assert f"in {rates.iloc[0]} % of cases, Qwen's in {rates.iloc[1]} %, SmolLM2's in {rates.iloc[2]} %" in page
     rows = every[every.model.eq("smollm2-135m-instruct") & every.bias_type.eq("gender")]
