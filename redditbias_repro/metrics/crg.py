@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['CrgTask', 'measure_crg', 'score_answers', 'compare_answers']
+__all__ = ['CrgTask', 'measure_crg', 'compare_answers']
 
 # %% ../../nbs/metrics/crg.ipynb #72185c62
 PAIR_COLUMNS = ("context", "response")  # of a CSV
@@ -189,7 +189,7 @@ def score_answers(
     low, high = bleu_interval(statistics, shared_dialogues(records, records))
     return {"bleu_4": float(bleu_k(bleu_parts(statistics).sum(0))), "bleu_4_low": low, "bleu_4_high": high}
 
-
+# %% ../../nbs/metrics/crg.ipynb #583d407e
 def compare_answers(
     before: list[dict[str, Any]],  # records of `measure_crg`, one a seed
     after: list[dict[str, Any]],  # of another model, on the same contexts, by the same seeds

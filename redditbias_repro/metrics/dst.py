@@ -30,7 +30,7 @@ if TYPE_CHECKING:  # named in annotations alone
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 # %% auto #0
-__all__ = ['DstTask', 'measure_dst', 'score_states', 'compare_states']
+__all__ = ['DstTask', 'measure_dst', 'compare_states']
 
 # %% ../../nbs/metrics/dst.ipynb #3f2cd5f9
 def collect_ontology(*turns: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -292,7 +292,7 @@ def score_states(
 ) -> dict[str, float]:  # as `score_dst`
     return score_dst(*_unpacked(records), resampling.shared_dialogues(records, records))
 
-
+# %% ../../nbs/metrics/dst.ipynb #59649ef9
 def compare_states(
     before: list[dict[str, Any]],  # records of `measure_dst`, one a seed
     after: list[dict[str, Any]],  # of another model, on the same examples, by the same seeds
