@@ -20,6 +20,7 @@ from .saving import from_to, to_markdown
 from redditbias_repro.show.tables import (
     PAPER_METHODS,
     TASKS,
+    in_brackets,
     lmb_changes,
     lmb_table,
     lmp_changes,
@@ -278,17 +279,14 @@ def methods_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> st
 def costs_report(folder: Path | None = None, paper: str = DEFAULT_PAPER) -> str:
     """What each paper's method, and each other whose association was measured, does and costs, as a Markdown table.
 
-    Left out: a method that is there, with what chose its weights otherwise in brackets"""
+    Left out: methods that are `in_brackets`"""
     from redditbias_repro.show.choose import methods_table
 
     table = methods_table(folder, paper)
     if not len(table):
         return ""
     shown = table.get("association less", pd.Series("", table.index)).fillna("").ne("") | of_paper(table["method"])
-    again = table["method"].str.contains(" (", regex=False) & table["method"].str.partition(" (")[0].isin(
-        table["method"]
-    )
-    table = table[shown & ~again]
+    table = table[shown & ~in_brackets(table["method"])]
     names = resource("readme.toml")["costs_columns"]
     shown = table.reindex(columns=["model", "method", *names]).rename(columns=names).astype(object)
     if "perplexity no worse" in table:

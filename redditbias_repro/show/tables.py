@@ -58,6 +58,13 @@ def of_paper(
     return methods.isin([*PAPER_METHODS, *CONTROLS])
 
 
+def in_brackets(
+    methods: pd.Series,  # names
+) -> pd.Series:  # of bool
+    "Whether each is another of them, with what chose its weights, or what it was applied for, in brackets"
+    return methods.str.contains(" (", regex=False) & methods.str.partition(" (")[0].isin(methods)
+
+
 def order_methods(
     methods: Iterable[str],  # names
 ) -> list[str]:  # each once

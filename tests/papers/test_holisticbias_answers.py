@@ -138,14 +138,14 @@ def test_several_models_answer_the_same_prompts(simulated, tmp_path):
         write_record(record, folder)
     other = next(r["values"]["by_template"] for r in others if r["metric"] == "gen_bias")
     page = paper.draw(folder)
-    models = page.tables["generation_models"].set_index(["axis", "model"])
+    models = page.tables["models-answers"].set_index(["axis", "model"])
     assert models["rank"]["all"].to_dict() == {own["model"]: 1, "duller": 2}
     assert set(models.letters["all"]) == {"a", "b"}
     assert models.n.unique().tolist() == [len(each["ability"])] and "gen-bias-models-holisticbias-v1_0" in page.figures
     assert models.value["religion", "duller"] == pytest.approx(np.mean([*other["religion"].values()]))
     without = {k: v for k, v in own["values"].items() if k != "by_template"}
     write_record(own | {"values": without}, folder, replace=True)
-    assert "generation_models" not in paper.draw(folder).tables, "a record without its templates"
+    assert "models-answers" not in paper.draw(folder).tables, "a record without its templates"
     assert paper.axes_table(paper.read_answers(folder)).low_templates.isna().all()
 
 

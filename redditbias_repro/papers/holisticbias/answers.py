@@ -603,7 +603,7 @@ def draw(
     if tables:
         tables["answer_statements"] = paper_module(PAPER).answer_statements(found)
     models = rank_models("gen_bias", folder=folder, paper=PAPER)
-    tables |= shown_tables({"generation_models": models.rename(columns={"bias_type": "axis"})})
+    tables |= shown_tables({"models-answers": models.rename(columns={"bias_type": "axis"})})
     for own in rankings(models):
         figures[f"gen-bias-models-{own['corpus'].iloc[0]}".replace(".", "_")] = plot_rank(own, PAPER)
     return Page(tables, figures, read_captions(found))

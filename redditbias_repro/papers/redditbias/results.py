@@ -398,8 +398,7 @@ def _figures_of_training(folder: Path | None) -> dict:
     figures, trained = {}, read_records(folder, paper="redditbias", metric="training")
     reports = trained["loss"] if "loss" in trained else []  # LEACE trains nothing
     trained = trained[[isinstance(r, list) for r in reports]] if len(reports) else trained[:0]
-    again = [" (" in m and not _applied_for_several(m) for m in trained.get("method", ())]  # with other weights
-    trained = trained[~np.array(again, bool)]
+    trained = trained[~show.in_brackets(trained["method"])] if len(trained) else trained
     for name, own in trained.groupby("model", sort=False) if len(trained) else ():
         of_paper = own.method.isin(PAPER_METHODS)
         parts = {f"curves-{name}": own[of_paper], f"curves-beside-{name}": own[~of_paper]}
