@@ -46,7 +46,7 @@ def test_methods_side_by_side(committed):
         count = lambda verdict: (own.verdict.eq(verdict) & own.p_holm.lt(0.05)).sum()
         assert table.responses[method] == f"{count('more')} grown, {count('less')} shrunk of {len(own)}"
     rates = pd.read_csv(committed / "figures" / "dialoguefairness" / "measured.csv").query("measure == 'offence'")
-    rates = rates[rates.model.eq("smollm2-135m-instruct")].set_index("method")
+    rates = rates[rates.model.eq("smollm2-135m-instruct") & rates.bias_type.eq("gender")].set_index("method")
     for method in table.index[table.responses.notna()]:
         was, now = (rates.loc[m, ["dominant", "minoritized"]].mean() for m in ("original", f"{method} (gender)"))
         assert table.offensive[method].removesuffix("*") == f"{was:.1f}% → {now:.1f}%"
