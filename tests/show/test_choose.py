@@ -7,7 +7,7 @@ import pytest
 from redditbias_repro.metrics.choice import select
 from redditbias_repro.show.association import all_seeds, association_changes
 from redditbias_repro.show.choose import MARGINS, methods_table
-from redditbias_repro.show.tables import PAPER_METHODS, TASKS, lmb_table, lmp_changes, search_table
+from redditbias_repro.show.tables import PAPER_METHODS, TASKS, lmb_changes, lmb_table, lmp_changes, search_table
 from redditbias_repro.stats.paired import no_worse
 
 NAMED = " (association, bounded perplexity)"
@@ -103,6 +103,12 @@ def test_what_the_pages_say_of_the_wider_search(committed):
         assert t.max()[method] < -1.97, "in each seed"
     p_holm = {m.partition(" ")[0]: f"{p:.3f}"[1:] for m, p in changes.p_holm.items()}
     assert f"(p = {p_holm['ADD']}; LMD and HD {p_holm['LMD']})" in page and p_holm["HD"] == p_holm["LMD"]
+    gaps = of(lmb_changes(folder=folder)).query("train_seed.isna() and split == 'test' and swap == 'targets'")
+    assert len(gaps) == 3 and gaps.verdict.eq("undetermined").all()
+    before = lmb_table(folder=folder).query(
+        "model == 'smollm2-135m-instruct' and method == 'baseline' and outliers == 'base' and bias_type == 'gender'"
+    )
+    assert not before[before.split.eq("test") & before.swap.eq("targets")].significant.any()
     assert (changes.p_frequency_holm > 0.5).all() and (changes.frequency_high - changes.frequency_low).max() < 8
 
 
